@@ -69,10 +69,9 @@ func (d Dialect) placeholders(query string) string {
 // IsUnique reports whether err says that a unique constraint was violated. The
 // transaction in which that happened can only be rolled back.
 func IsUnique(err error) bool {
-	var lite *sqlite.Error
-	if errors.As(err, &lite) {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
 		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
 	}
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "23505"
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "23505" // unique_violation
 }

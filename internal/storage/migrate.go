@@ -2,31 +2,93 @@ package storage
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"fmt"
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
+
+	"compozy.dev/compozy/internal/fault"
 )
 
 //go:embed migrations
 var migrations embed.FS
 
+// migrate brings the schema up to date, after a backup if there is something to lose.
 func (db *DB) migrate(ctx context.Context) error {
-	dialect, folder := goose.DialectSQLite3, "migrations/sqlite"
-	if db.dialect.postgres {
-		dialect, folder = goose.DialectPostgres, "migrations/postgres"
+	provider, newest, err := migrator(db.dialect, db.writer)
+	if err != nil {
+		return err
+	}
+	current, err := schemaVersion(ctx, db.dialect, db.writer)
+	if err != nil {
+		return db.explain(err)
+	}
+	if current > newest {
+		return db.newer(current, newest)
+	}
+	pending, err := provider.HasPending(ctx)
+	if err != nil {
+		return db.explain(fmt.Errorf("compare migrations: %w", err))
+	}
+	if !pending {
+		return nil
+	}
+	if current > 0 {
+		if err := db.backupBeforeMigration(ctx, current); err != nil {
+			return err
+		}
+	}
+	if _, err := provider.Up(ctx); err != nil {
+		return db.explain(fmt.Errorf("migrate the database: %w", err))
+	}
+	db.cfg.Logger.InfoContext(ctx, "database migrated", "from_version", current, "to_version", newest)
+	return nil
+}
+
+func (db *DB) newer(current, newest int64) error {
+	way := "there is no backup of an older one in " + db.backupDir()
+	if backup := db.newestBackup(newest); backup != "" {
+		way = "or go back with `compozy daemon restore " + backup + "`, which loses what was done since"
+	}
+	return fault.New(fault.Unavailable,
+		"the database has schema version %d, and this program knows versions up to %d; start the newer program again, %s", current, newest, way)
+}
+
+// migrator returns what runs the migrations of an engine, and the version of the last.
+func migrator(dialect Dialect, pool *sql.DB) (provider *goose.Provider, newest int64, err error) {
+	engine, folder := goose.DialectSQLite3, "migrations/sqlite"
+	if dialect.postgres {
+		engine, folder = goose.DialectPostgres, "migrations/postgres"
 	}
 	files, err := fs.Sub(migrations, folder)
 	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
+		return nil, 0, fmt.Errorf("read migrations: %w", err)
 	}
-	provider, err := goose.NewProvider(dialect, db.writer, files, goose.WithDisableGlobalRegistry(true))
+	provider, err = goose.NewProvider(engine, pool, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
-		return fmt.Errorf("read migrations: %w", err)
+		return nil, 0, fmt.Errorf("read migrations: %w", err)
 	}
-	if _, err := provider.Up(ctx); err != nil {
-		return db.explain(fmt.Errorf("migrate: %w", err))
+	sources := provider.ListSources()
+	return provider, sources[len(sources)-1].Version, nil
+}
+
+// schemaVersion returns the version of the last migration that the database has seen,
+// and 0 for one that has seen none.
+func schemaVersion(ctx context.Context, dialect Dialect, pool *sql.DB) (int64, error) {
+	exists := `SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'goose_db_version')`
+	if dialect.postgres {
+		exists = `SELECT to_regclass('goose_db_version') IS NOT NULL`
 	}
-	return nil
+	var migrated bool
+	var version int64
+	err := pool.QueryRowContext(ctx, exists).Scan(&migrated)
+	if err == nil && migrated {
+		err = pool.QueryRowContext(ctx, `SELECT COALESCE(max(version_id), 0) FROM goose_db_version`).Scan(&version)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the schema version: %w", err)
+	}
+	return version, nil
 }

@@ -28,6 +28,9 @@ func (db *DB) openSQLite(ctx context.Context) error {
 	if err := makePrivate(db.cfg.Dir); err != nil {
 		return err
 	}
+	if err := db.finishRestore(); err != nil {
+		return err
+	}
 	path := db.sqlitePath()
 	if err := touchPrivate(path); err != nil {
 		return err
@@ -94,16 +97,12 @@ func claimSQLite(ctx context.Context, path string) error {
 // explainSQLite turns what is wrong with the machine, and not with the program, into a
 // fault that says what to do.
 func explainSQLite(path string, err error) error {
-	var lite *sqlite.Error
-	if !errors.As(err, &lite) {
-		return err
-	}
 	unavailable := func(format string) error {
 		f := fault.New(fault.Unavailable, format, path)
 		f.Cause = err
 		return f
 	}
-	switch lite.Code() & 0xff { // the rest of an extended code is detail
+	switch primaryCode(err) {
 	case sqlite3.SQLITE_FULL:
 		return unavailable("the disk that holds %s is full; free some space and try again")
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
@@ -116,12 +115,27 @@ func explainSQLite(path string, err error) error {
 	return err
 }
 
+// isDamaged reports whether err says that a file is not a database, or not a sound one.
+func isDamaged(err error) bool {
+	code := primaryCode(err)
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+}
+
+// primaryCode returns SQLite's code in err without what extended codes add to it, and
+// SQLITE_OK where there is none.
+func primaryCode(err error) int {
+	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
+		return lite.Code() & 0xff
+	}
+	return sqlite3.SQLITE_OK
+}
+
 // makePrivate makes dir where it is missing and keeps others out of it.
 func makePrivate(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
+	if err := os.Chmod(dir, 0o700); err != nil { //nolint:gosec // a directory needs the x
 		return fmt.Errorf("close the data directory to others: %w", err)
 	}
 	return nil
@@ -130,7 +144,7 @@ func makePrivate(dir string) error {
 // touchPrivate makes an empty file where there is none and keeps others out of it.
 // SQLite gives its log and shared memory the mode of the database.
 func touchPrivate(path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // in our own data directory
 	if errors.Is(err, fs.ErrExist) {
 		if err := os.Chmod(path, 0o600); err != nil {
 			return fmt.Errorf("close the database to others: %w", err)
@@ -148,7 +162,7 @@ func touchPrivate(path string) error {
 
 // syncDir makes what was created, renamed or removed in dir survive a loss of power.
 func syncDir(dir string) error {
-	d, err := os.Open(dir)
+	d, err := os.Open(dir) //nolint:gosec // only to sync it
 	if err != nil {
 		return fmt.Errorf("sync directory: %w", err)
 	}

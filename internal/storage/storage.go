@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"compozy.dev/compozy/internal/fault"
 )
 
 // Config says which database to open. All fields are required but DSN.
@@ -68,6 +70,19 @@ func (db *DB) OnCommit(fn func(workspace string)) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	db.listeners = append(db.listeners, fn)
+}
+
+// explain turns an error that the machine caused into a fault that says what to do, and
+// leaves the others as they are.
+func (db *DB) explain(err error) error {
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if db.dialect.postgres {
+		return explainPostgres(err)
+	}
+	return explainSQLite(db.sqlitePath(), err)
 }
 
 func (db *DB) committed(workspaces []string) {

@@ -3,9 +3,14 @@ package storage
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"compozy.dev/compozy/internal/fault"
 )
 
 // Tx is a transaction. It is valid until the function that was given it returns, and
@@ -50,10 +55,23 @@ func (db *DB) Do(ctx context.Context, fn func(tx *Tx) error) error {
 		return err
 	}
 	if err := raw.Commit(); err != nil {
-		return db.explain(fmt.Errorf("commit: %w", err))
+		return db.commitFailed(err)
 	}
 	db.committed(tx.touched)
 	return nil
+}
+
+// commitFailed says whether the changes are gone, or nobody knows: only a server that
+// was not heard any more may have committed.
+func (db *DB) commitFailed(err error) error {
+	var answer *pgconn.PgError
+	if db.dialect.postgres && !errors.As(err, &answer) {
+		f := fault.New(fault.OutcomeUnknown,
+			"the PostgreSQL server went away while a change was being saved; look whether it is there before you repeat it")
+		f.Cause = err
+		return f
+	}
+	return db.explain(fmt.Errorf("commit: %w", err))
 }
 
 // View runs fn in a transaction that sees one snapshot of the database and cannot
