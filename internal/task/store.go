@@ -1,0 +1,464 @@
+package task
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"compozy.dev/compozy/internal/auth"
+	"compozy.dev/compozy/internal/event"
+	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/workspace"
+)
+
+// store reads and writes the tasks of one workspace in one transaction.
+type store struct {
+	tx        *storage.Tx
+	workspace string
+	// by does what is done, and is written into what it did.
+	by auth.Principal
+}
+
+func newStore(ctx context.Context, tx *storage.Tx) *store {
+	return &store{tx: tx, workspace: workspace.From(ctx).ID, by: auth.From(ctx)}
+}
+
+// lock has the writers of the workspace take turns until the transaction ends. SQLite
+// has one writer anyway.
+func (st *store) lock() error {
+	if !st.tx.Dialect().Postgres() {
+		return nil
+	}
+	if _, err := st.tx.Exec(`SELECT pg_advisory_xact_lock(hashtext('task'), hashtext(?))`, st.workspace); err != nil {
+		return fmt.Errorf("lock the tasks of workspace %q: %w", st.workspace, err)
+	}
+	return nil
+}
+
+const taskColumns = `t.id, t.number, COALESCE(t.key, ''), t.title, t.status, t.paused_from, t.type, t.priority,
+	t.position, t.size, t.needs_human, t.archived, t.fence, t.holder, COALESCE(t.client, ''),
+	COALESCE(t.claimed_at, 0), COALESCE(t.renewed_at, 0), COALESCE(t.lease_until, 0), t.version, t.created_at,
+	t.updated_at, t.updated_by, t.origin_principal, t.origin_client, p.id, COALESCE(p.number, 0), COALESCE(p.status, '')`
+
+// tasks returns the tasks for which the rest of the statement is true, in its order.
+func (st *store) tasks(rest string, args ...any) ([]*Task, error) {
+	tasks, err := collect(st.tx, scanTask,
+		`SELECT `+taskColumns+` FROM task t LEFT JOIN task p ON p.id = t.parent_id WHERE `+rest, args...)
+	if err != nil {
+		return nil, fmt.Errorf("read tasks: %w", err)
+	}
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	if err := st.attach(tasks); err != nil {
+		return nil, err
+	}
+	return tasks, nil
+}
+
+func scanTask(rows *sql.Rows) (*Task, error) {
+	var t Task
+	var c Claim
+	var p Link
+	var holder, parent sql.NullString
+	var since, renewed, until, created, updated int64
+	err := rows.Scan(&t.ID, &t.Number, &t.Key, &t.Title, &t.Status, &t.PausedFrom, &t.Type, &t.Priority,
+		&t.Position, &t.Size, &t.NeedsHuman, &t.Archived, &t.Fence, &holder, &c.Client,
+		&since, &renewed, &until, &t.Version, &created,
+		&updated, &t.UpdatedBy, &t.Creator, &t.CreatorClient, &parent, &p.Number, &p.Status)
+	if err != nil {
+		return nil, err
+	}
+	t.CreatedAt, t.UpdatedAt = millis(created), millis(updated)
+	if holder.Valid {
+		c.Holder, c.Since, c.Renewed, c.Until = holder.String, millis(since), millis(renewed), millis(until)
+		t.Claim = &c
+	}
+	if parent.Valid {
+		p.ID = parent.String
+		t.Parent = &p
+	}
+	return &t, nil
+}
+
+// attach reads labels and dependencies into tasks, with one statement for each.
+func (st *store) attach(tasks []*Task) error {
+	byID := make(map[string]*Task, len(tasks))
+	ids := make([]string, len(tasks))
+	for i, t := range tasks {
+		byID[t.ID], ids[i] = t, t.ID
+	}
+	type pair struct {
+		task  string
+		label string
+		link  Link
+	}
+	labels, err := collect(st.tx, func(rows *sql.Rows) (p pair, err error) {
+		return p, rows.Scan(&p.task, &p.label)
+	}, `SELECT task_id, label FROM task_label WHERE task_id IN (`+marks(len(ids))+`) ORDER BY label`, anys(ids)...)
+	if err != nil {
+		return fmt.Errorf("read labels: %w", err)
+	}
+	for _, p := range labels {
+		byID[p.task].Labels = append(byID[p.task].Labels, p.label)
+	}
+	links, err := collect(st.tx, func(rows *sql.Rows) (p pair, err error) {
+		return p, rows.Scan(&p.task, &p.link.ID, &p.link.Number, &p.link.Status)
+	}, `SELECT d.task_id, t.id, t.number, t.status FROM task_dependency d JOIN task t ON t.id = d.depends_on
+		WHERE d.task_id IN (`+marks(len(ids))+`) ORDER BY t.number`, anys(ids)...)
+	if err != nil {
+		return fmt.Errorf("read dependencies: %w", err)
+	}
+	for _, p := range links {
+		byID[p.task].DependsOn = append(byID[p.task].DependsOn, p.link)
+	}
+	return nil
+}
+
+// load returns the tasks with these ids, in the same order. Those that are gone are left
+// out.
+func (st *store) load(ids []string) ([]*Task, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	found, err := st.tasks(`t.workspace_id = ? AND t.id IN (`+marks(len(ids))+`)`, anys(append([]string{st.workspace}, ids...))...)
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[string]*Task, len(found))
+	for _, t := range found {
+		byID[t.ID] = t
+	}
+	tasks := make([]*Task, 0, len(found))
+	for _, id := range ids {
+		if t := byID[id]; t != nil {
+			tasks = append(tasks, t)
+		}
+	}
+	return tasks, nil
+}
+
+// filter says which tasks a list has. The zero value of a field filters nothing.
+type filter struct {
+	Status       []Status
+	Labels       []string
+	Parent       string // id
+	Holder       string
+	Since, Until time.Time
+	Archived     archived
+	After        *place
+	Limit        int
+}
+
+// archived says what becomes of archived tasks.
+type archived int
+
+const (
+	exclude archived = iota
+	include
+	only
+)
+
+// condition returns a condition on column; it is a list of what the column may be, so
+// that an index that begins with the column stays of use.
+func (a archived) condition(column string) string {
+	return column + [...]string{" = 0", " IN (0, 1)", " = 1"}[a]
+}
+
+// place is where a task stands in the working order.
+type place struct {
+	Priority Priority
+	Position int64
+	ID       string
+}
+
+// list returns the tasks that pass the filter, in working order.
+func (st *store) list(f filter) ([]*Task, error) {
+	where := []string{"t.workspace_id = ?", f.Archived.condition("t.archived")}
+	args := []any{st.workspace}
+	and := func(condition string, values ...any) {
+		where, args = append(where, condition), append(args, values...)
+	}
+	if len(f.Status) > 0 {
+		and(`t.status IN (`+marks(len(f.Status))+`)`, anys(f.Status)...)
+	}
+	for _, l := range f.Labels {
+		and(`t.id IN (SELECT task_id FROM task_label WHERE workspace_id = ? AND label = ?)`, st.workspace, l)
+	}
+	if f.Parent != "" {
+		and(`t.parent_id = ?`, f.Parent)
+	}
+	if f.Holder != "" {
+		and(`t.holder = ?`, f.Holder)
+	}
+	if !f.Since.IsZero() {
+		and(`t.updated_at >= ?`, f.Since.UnixMilli())
+	}
+	if !f.Until.IsZero() {
+		and(`t.updated_at < ?`, f.Until.UnixMilli())
+	}
+	if f.After != nil {
+		and(`(t.priority, t.position, t.id) > (?, ?, ?)`, f.After.Priority, f.After.Position, f.After.ID)
+	}
+	args = append(args, f.Limit)
+	return st.tasks(strings.Join(where, " AND ")+` ORDER BY t.priority, t.position, t.id LIMIT ?`, args...)
+}
+
+// named is a reference to a task as a caller gave it.
+type named struct {
+	Path string // of the argument, such as ids[3]
+	Text string
+}
+
+// resolve finds what the references name, in one statement. The error names every one
+// that is wrong.
+func (st *store) resolve(names []named) ([]Link, error) {
+	keys, err := parse(names)
+	if err != nil || len(keys) == 0 {
+		return nil, err
+	}
+	found, err := st.lookUp(keys)
+	if err != nil {
+		return nil, err
+	}
+	links := make([]Link, len(names))
+	var bad []fault.Field
+	for i, n := range names {
+		l, ok := found[keys[i]]
+		if !ok {
+			bad = append(bad, fault.Field{Path: n.Path, Problem: fmt.Sprintf("task %q does not exist in this workspace", n.Text)})
+		}
+		links[i] = l
+	}
+	return links, refusal(fault.NotFound, bad)
+}
+
+// parse reads references to whole tasks into ids, handles and keys. No two of the three
+// look alike.
+func parse(names []named) ([]string, error) {
+	keys := make([]string, len(names))
+	var bad []fault.Field
+	for i, n := range names {
+		r, err := ref.Parse(n.Text)
+		if err == nil {
+			r, err = r.Whole()
+		}
+		if err != nil {
+			bad = append(bad, fault.Field{Path: n.Path, Problem: err.Error()})
+		}
+		keys[i] = cmp.Or(r.ID, r.Handle, r.Name)
+	}
+	return keys, refusal(fault.InvalidArgument, bad)
+}
+
+// refusal returns a fault about the fields, nil if there are none. The one reference of
+// a request is found without a path.
+func refusal(kind fault.Kind, bad []fault.Field) error {
+	if len(bad) == 0 {
+		return nil
+	}
+	f := fault.Invalid(bad...)
+	f.Kind = kind
+	if bad[0].Path == "id" {
+		f.Message = bad[0].Problem
+	}
+	return f
+}
+
+// lookUp returns tasks by their ids, handles and keys, those of keys at least.
+func (st *store) lookUp(keys []string) (map[string]Link, error) {
+	var numbers []int64
+	for _, k := range keys {
+		if n, err := strconv.ParseInt(strings.TrimPrefix(k, "t"), 10, 64); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	const columns = `SELECT id, number, status, COALESCE(key, '') FROM task WHERE workspace_id = ? AND `
+	query := columns + `id IN (` + marks(len(keys)) + `) UNION ALL ` + columns + `key IN (` + marks(len(keys)) + `)`
+	args := slices.Concat([]any{st.workspace}, anys(keys), []any{st.workspace}, anys(keys))
+	if len(numbers) > 0 {
+		query += ` UNION ALL ` + columns + `number IN (` + marks(len(numbers)) + `)`
+		args = slices.Concat(args, []any{st.workspace}, anys(numbers))
+	}
+	found := make(map[string]Link)
+	_, err := collect(st.tx, func(rows *sql.Rows) (l Link, err error) {
+		var key string
+		err = rows.Scan(&l.ID, &l.Number, &l.Status, &key)
+		found[l.ID], found[l.Handle()] = l, l
+		if key != "" {
+			found[key] = l
+		}
+		return l, err
+	}, query, args...)
+	if err != nil {
+		return nil, fmt.Errorf("look for tasks: %w", err)
+	}
+	return found, nil
+}
+
+// create writes a new task and returns it. What the caller leaves to create is zero: id,
+// number, version and whatever says when and by whom.
+func (st *store) create(t *Task, body string) error {
+	number, err := st.tx.NextHandle(st.workspace, "t")
+	if err != nil {
+		return err
+	}
+	t.ID, t.Number, t.Version = ref.NewID("tsk", st.tx.Now()), number, 1
+	t.CreatedAt, t.Creator, t.CreatorClient = st.tx.Now(), st.by.String(), st.by.Client
+	t.UpdatedAt, t.UpdatedBy = t.CreatedAt, t.Creator
+	_, err = st.tx.Exec(`INSERT INTO task (id, workspace_id, number, key, title, status, paused_from, type, priority,
+			position, size, parent_id, needs_human, archived, fence, version,
+			created_at, updated_at, updated_by, origin_principal, origin_client, title_folded)
+		VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)`,
+		t.ID, st.workspace, t.Number, orNull(t.Key), t.Title, t.Status, t.Type, t.Priority,
+		t.Position, t.Size, parentID(t), number01(t.NeedsHuman), t.Version,
+		t.CreatedAt.UnixMilli(), t.UpdatedAt.UnixMilli(), t.UpdatedBy, t.Creator, t.CreatorClient, fold(t.Title))
+	if err != nil {
+		return fmt.Errorf("create task %s: %w", t.Handle(), err)
+	}
+	if err := st.setBody(t.ID, body); err != nil {
+		return err
+	}
+	if err := st.addLabels(t.ID, t.Labels); err != nil {
+		return err
+	}
+	if err := st.addDependencies(t.ID, t.DependsOn); err != nil {
+		return err
+	}
+	return st.record(t, "created", "", "")
+}
+
+func (st *store) setBody(id, body string) error {
+	_, err := st.tx.Exec(`INSERT INTO task_body (task_id, body, folded) VALUES (?, ?, ?)
+		ON CONFLICT (task_id) DO UPDATE SET body = excluded.body, folded = excluded.folded`, id, body, fold(body))
+	if err != nil {
+		return fmt.Errorf("write the body of task %s: %w", id, err)
+	}
+	return nil
+}
+
+func (st *store) addLabels(id string, labels []string) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 3*len(labels))
+	for _, l := range labels {
+		args = append(args, st.workspace, id, l)
+	}
+	_, err := st.tx.Exec(`INSERT INTO task_label (workspace_id, task_id, label) VALUES `+
+		strings.TrimPrefix(strings.Repeat(", (?, ?, ?)", len(labels)), ", "), args...)
+	if err != nil {
+		return fmt.Errorf("label task %s: %w", id, err)
+	}
+	return nil
+}
+
+func (st *store) addDependencies(id string, links []Link) error {
+	if len(links) == 0 {
+		return nil
+	}
+	args := make([]any, 0, 2*len(links))
+	for _, l := range links {
+		args = append(args, id, l.ID)
+	}
+	_, err := st.tx.Exec(`INSERT INTO task_dependency (task_id, depends_on) VALUES `+
+		strings.TrimPrefix(strings.Repeat(", (?, ?)", len(links)), ", "), args...)
+	if err != nil {
+		return fmt.Errorf("link task %s: %w", id, err)
+	}
+	return nil
+}
+
+// positionGap is how far apart tasks are put, so that others can be put between them.
+const positionGap = 1 << 20
+
+// lastPosition returns the position of the last task, 0 if there is none.
+func (st *store) lastPosition() (last int64, err error) {
+	err = st.tx.QueryRow(`SELECT COALESCE(max(position), 0) FROM task WHERE workspace_id = ?`, st.workspace).Scan(&last)
+	if err != nil {
+		return 0, fmt.Errorf("read the last position: %w", err)
+	}
+	return last, nil
+}
+
+// happening is the data of an event.
+type happening struct {
+	From   Status `json:"from,omitempty"`
+	To     Status `json:"to,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// record appends to the log what happened to a task, which was in state from.
+func (st *store) record(t *Task, what string, from Status, reason string) error {
+	h := happening{Reason: reason}
+	if from != t.Status {
+		h.From, h.To = from, t.Status
+	}
+	data, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("record what happened to task %s: %w", t.Handle(), err)
+	}
+	_, err = event.Append(st.tx, event.Event{
+		Workspace: st.workspace, Kind: "task." + what, Subject: t.ID, Handle: t.Handle(),
+		Principal: st.by.String(), Data: string(data),
+	})
+	return err
+}
+
+// collect runs a statement and returns what scan makes of each row.
+func collect[T any](tx *storage.Tx, scan func(*sql.Rows) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := tx.Query(query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // an error has shown itself in rows.Err
+	var list []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
+// marks returns n placeholders.
+func marks(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
+
+func anys[T any](list []T) []any {
+	args := make([]any, len(list))
+	for i, v := range list {
+		args[i] = v
+	}
+	return args
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func parentID(t *Task) any {
+	if t.Parent == nil {
+		return nil
+	}
+	return t.Parent.ID
+}
+
+func number01(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
