@@ -53,15 +53,26 @@ func (db *DB) copySQLite(ctx context.Context, to *os.File) error {
 // is kept in backups as before-restore-<time>. However Restore ends, the database is
 // wholly the old one or wholly the new one. No daemon may run on cfg meanwhile.
 func Restore(ctx context.Context, cfg Config, backup string) error {
-	db := &DB{cfg: cfg, dialect: Dialect{postgres: cfg.DSN != ""}}
-	restore := db.restoreSQLite
+	return restore(ctx, cfg, migrations, backup)
+}
+
+func restore(ctx context.Context, cfg Config, migrations fs.FS, backup string) error {
+	info, err := os.Stat(backup)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("not a file")
+	}
+	if err != nil {
+		return fault.New(fault.InvalidArgument, "the backup %s cannot be read (%v); name a file that `compozy daemon backup` made", backup, err)
+	}
+	db := &DB{cfg: cfg, migrations: migrations, dialect: Dialect{postgres: cfg.DSN != ""}}
+	replace := db.restoreSQLite
 	if db.dialect.postgres {
-		restore = db.restorePostgres
+		replace = db.restorePostgres
 	}
 	if err := makePrivate(db.backupDir()); err != nil {
 		return err
 	}
-	kept, err := restore(ctx, backup)
+	kept, err := replace(ctx, backup)
 	if err != nil {
 		return db.explain(fmt.Errorf("restore %s: %w", backup, err))
 	}
@@ -88,6 +99,14 @@ func (db *DB) backupBeforeMigration(ctx context.Context, version int64) error {
 		return fmt.Errorf("back up before migrating: %w", err)
 	}
 	db.cfg.Logger.InfoContext(ctx, "database backed up before migrating", "path", path)
+	// A temporary file here is of a backup that was cut off.
+	stale, err := fs.Glob(os.DirFS(db.backupDir()), ".*.tmp")
+	if err != nil {
+		return fmt.Errorf("look for old backups: %w", err)
+	}
+	for _, name := range stale {
+		_ = os.Remove(filepath.Join(db.backupDir(), name)) // it only takes up room
+	}
 	list := db.backups()
 	for _, b := range list[:max(0, len(list)-keptBackups)] {
 		if err := os.Remove(b.path); err != nil {
@@ -178,12 +197,12 @@ func errExists(path string) error {
 	return fault.New(fault.Conflict, "%s exists already and is not overwritten; choose another name", path)
 }
 
-// errUnwritable blames the place of a backup, unless err knows better.
+// errUnwritable blames the place of a file, unless err knows better.
 func errUnwritable(path string, err error) error {
 	if fault.Of(err) != fault.Internal || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	f := fault.New(fault.Unavailable, "the backup %s cannot be written (%v); free some space, or choose another place", path, err)
+	f := fault.New(fault.Unavailable, "%s cannot be written (%v); free some space, or choose another place", path, err)
 	f.Cause = err
 	return f
 }

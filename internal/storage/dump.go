@@ -197,7 +197,7 @@ func (db *DB) fillSchema(ctx context.Context, config *pgx.ConnConfig, schema, ba
 	config.RuntimeParams["search_path"] = schema
 	pool := stdlib.OpenDB(*config)
 	defer func() { err = errors.Join(err, pool.Close()) }()
-	provider, _, err := migrator(db.dialect, pool)
+	provider, _, err := db.migrator(pool)
 	if err != nil {
 		return err
 	}

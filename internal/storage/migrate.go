@@ -17,7 +17,7 @@ var migrations embed.FS
 
 // migrate brings the schema up to date, after a backup if there is something to lose.
 func (db *DB) migrate(ctx context.Context) error {
-	provider, newest, err := migrator(db.dialect, db.writer)
+	provider, newest, err := db.migrator(db.writer)
 	if err != nil {
 		return err
 	}
@@ -56,13 +56,13 @@ func (db *DB) newer(current, newest int64) error {
 		"the database has schema version %d, and this program knows versions up to %d; start the newer program again, %s", current, newest, way)
 }
 
-// migrator returns what runs the migrations of an engine, and the version of the last.
-func migrator(dialect Dialect, pool *sql.DB) (provider *goose.Provider, newest int64, err error) {
+// migrator returns what runs the migrations of the engine, and the version of the last.
+func (db *DB) migrator(pool *sql.DB) (provider *goose.Provider, newest int64, err error) {
 	engine, folder := goose.DialectSQLite3, "migrations/sqlite"
-	if dialect.postgres {
+	if db.dialect.postgres {
 		engine, folder = goose.DialectPostgres, "migrations/postgres"
 	}
-	files, err := fs.Sub(migrations, folder)
+	files, err := fs.Sub(db.migrations, folder)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read migrations: %w", err)
 	}

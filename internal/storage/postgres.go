@@ -18,11 +18,6 @@ import (
 	"compozy.dev/compozy/internal/fault"
 )
 
-const (
-	defaultSchema   = "compozy"
-	postgresReaders = 8
-)
-
 // schemaName is what search_path may be: one name that needs no quotes. The limit of
 // PostgreSQL is 63 bytes, and a restore adds a suffix.
 var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,50}$`)
@@ -41,8 +36,8 @@ func (db *DB) openPostgres(ctx context.Context) error {
 	}
 	db.writer = writer
 	db.reader = stdlib.OpenDB(*config)
-	db.reader.SetMaxOpenConns(postgresReaders)
-	db.reader.SetMaxIdleConns(postgresReaders)
+	db.reader.SetMaxOpenConns(readers)
+	db.reader.SetMaxIdleConns(readers)
 	return nil
 }
 
@@ -53,7 +48,7 @@ func parsePostgres(dsn string) (config *pgx.ConnConfig, schema string, err error
 	}
 	schema = config.RuntimeParams["search_path"]
 	if schema == "" {
-		schema = defaultSchema
+		schema = "compozy"
 	}
 	if !schemaName.MatchString(schema) {
 		return nil, "", fault.New(fault.InvalidArgument,

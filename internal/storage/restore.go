@@ -38,7 +38,7 @@ func (db *DB) restoreSQLite(ctx context.Context, backup string) (kept string, er
 	}
 	restored := filepath.Join(dir, "compozy.db")
 	if err := copyDatabase(backup, restored); err != nil {
-		return "", err
+		return "", errUnwritable(restored, err)
 	}
 	if err := db.checkSQLite(ctx, restored, backup); err != nil {
 		return "", err
@@ -104,7 +104,10 @@ func (db *DB) checkSQLite(ctx context.Context, path, backup string) error {
 	defer func() { _ = pool.Close() }() // closed below, where all went well
 	var id int
 	var integrity string
-	err = pool.QueryRowContext(ctx, `SELECT application_id, integrity_check FROM pragma_application_id, pragma_integrity_check(1)`).Scan(&id, &integrity)
+	err = pool.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id)
+	if err == nil {
+		err = pool.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&integrity)
+	}
 	if isDamaged(err) {
 		return fault.New(fault.InvalidArgument, "%s is not a SQLite database, or damaged (%v); choose another backup", backup, err)
 	}
@@ -132,7 +135,7 @@ func (db *DB) checkSQLite(ctx context.Context, path, backup string) error {
 
 // knows refuses a backup of a newer schema than this program has migrations for.
 func (db *DB) knows(pool *sql.DB, backup string, version int64) error {
-	_, newest, err := migrator(db.dialect, pool)
+	_, newest, err := db.migrator(pool)
 	if err != nil {
 		return err
 	}
@@ -149,7 +152,7 @@ func (db *DB) quiesce(ctx context.Context) error {
 	if _, err := os.Lstat(db.sqlitePath()); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	pool, err := sqliteOpen(db.sqlitePath(), "_busy_timeout=0&_pragma=locking_mode(EXCLUSIVE)")
+	pool, err := sqliteOpen(db.sqlitePath(), "_timeout=0&_pragma=locking_mode(EXCLUSIVE)")
 	if err != nil {
 		return err
 	}

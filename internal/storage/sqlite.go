@@ -19,9 +19,6 @@ import (
 // applicationID marks a SQLite file as ours: "Cmpz" in the header of the file.
 const applicationID = 0x436d707a
 
-// sqliteReaders is how many reads run at once; more gained nothing on two cores.
-const sqliteReaders = 4
-
 func (db *DB) sqlitePath() string { return filepath.Join(db.cfg.Dir, "compozy.db") }
 
 func (db *DB) openSQLite(ctx context.Context) error {
@@ -46,8 +43,8 @@ func (db *DB) openSQLite(ctx context.Context) error {
 	if db.reader, err = sqliteOpen(path, "_query_only=1"); err != nil {
 		return errors.Join(err, db.writer.Close())
 	}
-	db.reader.SetMaxOpenConns(sqliteReaders)
-	db.reader.SetMaxIdleConns(sqliteReaders)
+	db.reader.SetMaxOpenConns(readers)
+	db.reader.SetMaxIdleConns(readers)
 	return nil
 }
 

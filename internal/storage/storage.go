@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync"
 	"time"
@@ -26,12 +27,16 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// readers is how many reads run at once.
+const readers = 4
+
 // DB is the open database. Its methods are safe for concurrent use.
 type DB struct {
-	cfg     Config
-	dialect Dialect
-	writer  *sql.DB // at most one connection
-	reader  *sql.DB
+	cfg        Config
+	migrations fs.FS // a folder for each engine
+	dialect    Dialect
+	writer     *sql.DB // at most one connection
+	reader     *sql.DB
 
 	mu        sync.Mutex
 	listeners []func(workspace string)
@@ -42,7 +47,11 @@ type DB struct {
 // last three such copies are kept. A database of a newer schema than this program
 // knows, one that is not Compozy's, and one that another daemon uses are refused.
 func Open(ctx context.Context, cfg Config) (*DB, error) {
-	db := &DB{cfg: cfg, dialect: Dialect{postgres: cfg.DSN != ""}}
+	return open(ctx, cfg, migrations)
+}
+
+func open(ctx context.Context, cfg Config, migrations fs.FS) (*DB, error) {
+	db := &DB{cfg: cfg, migrations: migrations, dialect: Dialect{postgres: cfg.DSN != ""}}
 	open := db.openSQLite
 	if db.dialect.postgres {
 		open = db.openPostgres
@@ -56,7 +65,7 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	return db, nil
 }
 
-// Close waits for the transactions that are under way and closes the database.
+// Close closes the database. The transactions of all callers have ended before.
 func (db *DB) Close() error {
 	if err := errors.Join(db.reader.Close(), db.writer.Close()); err != nil {
 		return fmt.Errorf("close database: %w", err)
