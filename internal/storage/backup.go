@@ -20,8 +20,6 @@ const (
 	keptBackups = 3
 	// stamp is the time in the name of a backup, in UTC; it sorts by time.
 	stamp = "20060102T150405.000Z"
-	// beforeRestore begins the name of what a restore has replaced.
-	beforeRestore = "before-restore-"
 )
 
 // Backup writes what the database holds at this moment to a new file that only this
@@ -159,7 +157,7 @@ func (db *DB) newestBackup(version int64) string {
 // keptPath is where a restore that is decided on at the given moment puts the database
 // that it replaces.
 func (db *DB) keptPath(at string) string {
-	return filepath.Join(db.backupDir(), beforeRestore+at+db.backupSuffix())
+	return filepath.Join(db.backupDir(), "before-restore-"+at+db.backupSuffix())
 }
 
 // writeNew has write fill a temporary file beside path, and gives the file its name

@@ -48,12 +48,12 @@ func (db *DB) migrate(ctx context.Context) error {
 }
 
 func (db *DB) newer(current, newest int64) error {
-	way := "there is no backup of an older one in " + db.backupDir()
+	back := "there is no older backup in " + db.backupDir()
 	if backup := db.newestBackup(newest); backup != "" {
-		way = "or go back with `compozy daemon restore " + backup + "`, which loses what was done since"
+		back = "`compozy daemon restore " + backup + "` goes back, and loses what was done since"
 	}
 	return fault.New(fault.Unavailable,
-		"the database has schema version %d, and this program knows versions up to %d; start the newer program again, %s", current, newest, way)
+		"the database has schema version %d, and this program knows versions up to %d; start the newer program again (%s)", current, newest, back)
 }
 
 // migrator returns what runs the migrations of the engine, and the version of the last.

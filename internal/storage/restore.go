@@ -50,6 +50,9 @@ func (db *DB) restoreSQLite(ctx context.Context, backup string) (kept string, er
 	if err := os.Rename(restored, filepath.Join(db.cfg.Dir, decided+at+".db")); err != nil {
 		return "", err
 	}
+	if err := syncDir(db.cfg.Dir); err != nil { // the old database moves only after that
+		return "", err
+	}
 	return db.keptPath(at), db.finishRestore()
 }
 
