@@ -1,0 +1,304 @@
+package relay
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// maxFrame is the longest line that is read; the SDK's own transport has the same limit.
+const maxFrame = 16 << 20
+
+var errFrameTooLong = fmt.Errorf("a line is longer than %d MiB", maxFrame>>20)
+
+// readFrame returns the next line, and with the last one what ended the input.
+func readFrame(r *bufio.Reader) ([]byte, error) {
+	var frame []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(frame)+len(part) > maxFrame {
+			return nil, errFrameTooLong
+		}
+		frame = append(frame, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return frame, err
+		}
+	}
+}
+
+// modernVersion is the first version of the protocol that has no handshake: every request
+// says in its _meta which version it follows.
+const modernVersion = "2026-07-28"
+
+// message is a JSON-RPC message whose envelope was checked. Its slices are parts of the
+// line that it came in.
+type message struct {
+	id        json.RawMessage // nil: a notification
+	method    string
+	answer    bool            // to a request of ours; we make none
+	params    json.RawMessage // an object; nil where absent or null
+	requestID json.RawMessage // params.requestId
+	modern    bool            // follows modernVersion or a later one
+}
+
+// The members that are read from here on. Each may be there once, spelled exactly:
+// otherwise what is checked could be another value than what is used.
+var (
+	envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
+	paramKeys    = []string{
+		"name", "arguments", "_meta", "requestId", "cursor",
+		"protocolVersion", "capabilities", "clientInfo", "inputResponses", "requestState", "notifications",
+	}
+	metaKeys = []string{
+		mcp.MetaKeyProtocolVersion, mcp.MetaKeyClientInfo, mcp.MetaKeyClientCapabilities, "progressToken",
+	}
+)
+
+// scanner checks lines. Of a tool's arguments it sees no more than that they are an
+// object. The zero value is ready for use.
+type scanner struct {
+	dec     jsontext.Decoder
+	line    []byte
+	problem *jsonrpc.Error // the first one
+}
+
+// scan returns the message that a line holds. Where something is wrong with it, the
+// message still has the id, if that much could be read.
+func (s *scanner) scan(line []byte) (message, *jsonrpc.Error) {
+	s.line, s.problem = line, nil
+	// Half a surrogate pair is left to whoever reads the arguments and can name the field.
+	s.dec.Reset(bytes.NewBuffer(line), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	var m message
+	err := s.envelope(&m)
+	if err == nil {
+		_, err = s.dec.ReadToken()
+	}
+	if !errors.Is(err, io.EOF) || !utf8.Valid(line) {
+		return message{}, problem(jsonrpc.CodeParseError, "parse error: a line is one JSON-RPC message, in UTF-8")
+	}
+	return m, s.problem
+}
+
+func (s *scanner) envelope(m *message) error {
+	if kind := s.dec.PeekKind(); kind != '{' {
+		if kind == '[' {
+			s.invalid("batches are not supported; send one message per line")
+		} else {
+			s.invalid("a message is an object")
+		}
+		return s.dec.SkipValue()
+	}
+	var version, method bool
+	_, err := s.members(envelopeKeys, s.invalid, func(key string) (err error) {
+		switch key {
+		case "jsonrpc":
+			var v jsontext.Value
+			v, err = s.dec.ReadValue()
+			version = string(v) == `"2.0"`
+		case "id":
+			m.id, err = s.id()
+		case "method":
+			method = true
+			m.method, err = s.text(key, s.invalid)
+		case "params":
+			err = s.params(m)
+		default:
+			m.answer = true
+			err = s.dec.SkipValue()
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+	case !version:
+		s.invalid(`"jsonrpc" must be "2.0"`)
+	case method == m.answer:
+		s.invalid(`a message has either a "method", or a "result" or an "error"`)
+	}
+	return err
+}
+
+// params reads the parameters as far as they mean something to every method.
+func (s *scanner) params(m *message) error {
+	if ok, err := s.object("params"); !ok {
+		return err
+	}
+	var err error
+	m.params, err = s.members(paramKeys, s.badParams, func(key string) (err error) {
+		switch key {
+		case "name":
+			_, err = s.text(key, s.badParams)
+		case "arguments":
+			var ok bool
+			if ok, err = s.object(key); ok {
+				err = s.dec.SkipValue()
+			}
+		case "_meta":
+			err = s.meta(m)
+		case "requestId":
+			var v jsontext.Value
+			v, err = s.dec.ReadValue()
+			m.requestID = json.RawMessage(v)
+		default:
+			err = s.dec.SkipValue()
+		}
+		return err
+	})
+	return err
+}
+
+func (s *scanner) meta(m *message) error {
+	if ok, err := s.object("_meta"); !ok {
+		return err
+	}
+	_, err := s.members(metaKeys, s.badParams, func(key string) (err error) {
+		if key != mcp.MetaKeyProtocolVersion {
+			return s.dec.SkipValue()
+		}
+		version, err := s.text(key, s.badParams)
+		m.modern = version >= modernVersion
+		return err
+	})
+	return err
+}
+
+// members reads an object and returns its text. read is called for each of the keys that
+// is there and has to take in its value; other members are skipped.
+func (s *scanner) members(keys []string, complain func(string, ...any), read func(key string) error) ([]byte, error) {
+	if _, err := s.dec.ReadToken(); err != nil {
+		return nil, err
+	}
+	start := s.dec.InputOffset() - 1
+	var seen [16]bool
+	for s.dec.PeekKind() != '}' {
+		name, err := s.dec.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		i, exact := find(keys, name.String())
+		switch {
+		case i < 0:
+			err = s.dec.SkipValue()
+		case !exact:
+			complain("%q is not a key; did you mean %q?", name.String(), keys[i])
+			err = s.dec.SkipValue()
+		case seen[i]:
+			complain("%q is there twice", keys[i])
+			err = s.dec.SkipValue()
+		default:
+			seen[i] = true
+			err = read(keys[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	_, err := s.dec.ReadToken()
+	return s.line[start:s.dec.InputOffset()], err
+}
+
+// find returns the index of the key that name is, or that it is but for the case of its
+// letters.
+func find(keys []string, name string) (i int, exact bool) {
+	near := -1
+	for i, key := range keys {
+		if key == name {
+			return i, true
+		}
+		if strings.EqualFold(key, name) {
+			near = i
+		}
+	}
+	return near, false
+}
+
+// object reports whether an object comes next. Anything else is read, and is a problem
+// unless it is null.
+func (s *scanner) object(key string) (bool, error) {
+	switch s.dec.PeekKind() {
+	case '{':
+		return true, nil
+	case 'n':
+	default:
+		s.badParams("%q must be an object", key)
+	}
+	return false, s.dec.SkipValue()
+}
+
+func (s *scanner) text(key string, complain func(string, ...any)) (string, error) {
+	if s.dec.PeekKind() != '"' {
+		complain("%q must be text", key)
+		return "", s.dec.SkipValue()
+	}
+	token, err := s.dec.ReadToken()
+	return token.String(), err
+}
+
+func (s *scanner) id() (json.RawMessage, error) {
+	v, err := s.dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := parseID(v); !ok {
+		s.invalid(`"id" must be text or a whole number`)
+		return nil, nil
+	}
+	return json.RawMessage(v), nil
+}
+
+// parseID returns the id that the SDK is given for one on the wire. The SDK counts in
+// floats: a number that does not fit one goes in as text, which no client is likely to
+// use as well.
+func parseID(v []byte) (jsonrpc.ID, bool) {
+	var value any
+	switch jsontext.Value(v).Kind() {
+	case '"':
+		text, err := jsontext.AppendUnquote(nil, v)
+		if err != nil {
+			text = v // half a surrogate pair
+		}
+		value = string(text)
+	case '0':
+		n, err := strconv.ParseFloat(string(v), 64)
+		if err != nil || n != math.Trunc(n) {
+			return jsonrpc.ID{}, false
+		}
+		value = n
+		if math.Abs(n) > 1<<53 {
+			value = "number " + string(v)
+		}
+	default:
+		return jsonrpc.ID{}, false
+	}
+	id, err := jsonrpc.MakeID(value)
+	return id, err == nil
+}
+
+func (s *scanner) invalid(format string, args ...any) {
+	s.report(jsonrpc.CodeInvalidRequest, "invalid request: "+format, args...)
+}
+
+func (s *scanner) badParams(format string, args ...any) {
+	s.report(jsonrpc.CodeInvalidParams, "invalid params: "+format, args...)
+}
+
+func (s *scanner) report(code int64, format string, args ...any) {
+	if s.problem == nil {
+		s.problem = problem(code, format, args...)
+	}
+}
+
+func problem(code int64, format string, args ...any) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}

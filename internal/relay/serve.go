@@ -1,0 +1,199 @@
+package relay
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
+	"compozy.dev/compozy/internal/fault"
+)
+
+const (
+	// listTTL is how long a client may keep a list. It never changes while the relay runs,
+	// so this only bounds how long a client shows the list of one that is gone.
+	listTTL = 5 * time.Minute
+
+	// maxClient is how much of a client's name the daemon is told.
+	maxClient = 100
+
+	// errorKey is where the part of a refusal that is for machines is found.
+	errorKey = "compozy.dev/error"
+)
+
+// Serve serves a client that writes messages to in and reads them from out, one per line.
+// It returns nil when in ends or ctx does, and an error when in or out break. The package
+// documentation says what happens to calls that are open then. It closes in; a read that
+// goes on nevertheless, because in is a terminal, ends with the process.
+func (r *Relay) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) error {
+	defer func() { _ = in.Close() }()
+	if _, err := fmt.Fprintln(r.stderr, r.banner()); err != nil {
+		r.logger.WarnContext(ctx, "write what is served", "error", err)
+	}
+
+	// The SDK does not cancel calls when the context of their connection ends.
+	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	client := new(atomic.Pointer[mcp.Implementation])
+	c := newStdio(in, out, ctx.Done(), cut, func(params json.RawMessage) json.RawMessage {
+		return r.handshake(params, client)
+	})
+	session, err := r.server(calls, client).Connect(calls, c, &mcp.ServerSessionOptions{
+		State: &mcp.ServerSessionState{InitializeParams: &mcp.InitializeParams{ProtocolVersion: handshakeVersions()[0]}},
+	})
+	if err != nil {
+		return fmt.Errorf("serve over stdio: %w", err)
+	}
+	return c.wait(session.Wait)
+}
+
+// server returns the SDK's server with every tool that is served. The tools' calls end
+// when calls does.
+func (r *Relay) server(calls context.Context, client *atomic.Pointer[mcp.Implementation]) *mcp.Server {
+	// The SDK's own log lines quote what was sent, so it gets no logger.
+	server := mcp.NewServer(r.implementation(), &mcp.ServerOptions{
+		Instructions: r.instructions(),
+		Capabilities: capabilities(),
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+			c.TTLMs, c.CacheScope = int(listTTL.Milliseconds()), "private"
+		},
+	})
+	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if p, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok && r.tools[p.Name] == nil {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: unknownTool(p.Name)}
+			}
+			return next(ctx, method, req)
+		}
+	})
+	for _, t := range r.tools {
+		server.AddTool(describe(t), func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(calls, cancel)()
+			info := req.ClientInfo()
+			if info == nil {
+				info = client.Load()
+			}
+			return r.result(ctx, t, req.Params.Arguments, clientName(info)), nil
+		})
+	}
+	return server
+}
+
+func capabilities() *mcp.ServerCapabilities {
+	return &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}
+}
+
+// describe returns what clients are told of a tool.
+func describe(t *tool) *mcp.Tool {
+	destroys, open := t.Effect == toolv1.Effect_EFFECT_DESTROY, false
+	d := &mcp.Tool{
+		Name:         t.Name,
+		Title:        t.Title,
+		Description:  t.Description,
+		InputSchema:  json.RawMessage(t.Input),
+		OutputSchema: json.RawMessage(t.Output),
+		Annotations: &mcp.ToolAnnotations{
+			ReadOnlyHint:    t.Effect == toolv1.Effect_EFFECT_READ,
+			DestructiveHint: &destroys,
+			IdempotentHint:  t.Idempotent,
+			OpenWorldHint:   &open,
+		},
+	}
+	if t.Tier == toolv1.Tier_TIER_CORE {
+		d.Meta = mcp.Meta{"anthropic/alwaysLoad": true}
+	}
+	return d
+}
+
+// handshake returns the result of initialize. It agrees to the client's version where it
+// is one that has a handshake, and never refuses: a client that cannot speak what it is
+// offered leaves.
+func (r *Relay) handshake(params json.RawMessage, client *atomic.Pointer[mcp.Implementation]) json.RawMessage {
+	var asked struct {
+		ProtocolVersion json.RawMessage `json:"protocolVersion"`
+		ClientInfo      json.RawMessage `json:"clientInfo"`
+	}
+	var version string
+	var info mcp.Implementation
+	// What cannot be read is as good as absent.
+	_ = json.Unmarshal(params, &asked)
+	_ = json.Unmarshal(asked.ProtocolVersion, &version)
+	if json.Unmarshal(asked.ClientInfo, &info) == nil {
+		client.Store(&info)
+	}
+	versions := handshakeVersions()
+	if !slices.Contains(versions, version) {
+		version = versions[0]
+	}
+	result, err := json.Marshal(&mcp.InitializeResult{
+		ProtocolVersion: version,
+		Capabilities:    capabilities(),
+		ServerInfo:      r.implementation(),
+		Instructions:    r.instructions(),
+	})
+	if err != nil {
+		panic(err) // made of strings
+	}
+	return result
+}
+
+// handshakeVersions lists the versions of the protocol that have a handshake, newest first.
+func handshakeVersions() []string {
+	return slices.DeleteFunc(mcp.SupportedProtocolVersions(), func(v string) bool { return v >= modernVersion })
+}
+
+// result makes a call and returns what the client is told of it. A refusal is a result
+// too, so that the model sees it.
+func (r *Relay) result(ctx context.Context, t *tool, arguments json.RawMessage, client string) *mcp.CallToolResult {
+	result, err := r.call(ctx, t, arguments, client)
+	if err != nil {
+		return refusal(fault.As(err))
+	}
+	return &mcp.CallToolResult{
+		Content:           []mcp.Content{&mcp.TextContent{Text: string(result)}},
+		StructuredContent: json.RawMessage(result),
+	}
+}
+
+func refusal(e *fault.Error) *mcp.CallToolResult {
+	type machine struct {
+		Code         string        `json:"code"`
+		Fields       []fault.Field `json:"fields,omitempty"`
+		RetryAfterMS int64         `json:"retry_after_ms,omitempty"`
+		State        string        `json:"state,omitempty"`
+		Allowed      []string      `json:"allowed,omitempty"`
+		Holder       string        `json:"holder,omitempty"`
+	}
+	return &mcp.CallToolResult{
+		Meta: mcp.Meta{errorKey: machine{
+			Code: e.Kind.String(), Fields: e.Fields, RetryAfterMS: e.RetryAfter.Milliseconds(),
+			State: e.State, Allowed: e.Allowed, Holder: e.Holder,
+		}},
+		Content: []mcp.Content{&mcp.TextContent{Text: e.Message}},
+		IsError: true,
+	}
+}
+
+// clientName is how the daemon's record calls an MCP client: what can go into a header.
+func clientName(info *mcp.Implementation) string {
+	if info == nil {
+		return ""
+	}
+	name := strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, strings.TrimSpace(info.Name+" "+info.Version))
+	return name[:min(len(name), maxClient)]
+}
