@@ -75,7 +75,7 @@ func (r *Relay) call(ctx context.Context, t *tool, arguments []byte, client stri
 	if err != nil {
 		return nil, err
 	}
-	result, err = t.encoder().AppendJSON(nil, answer)
+	result, err = t.encoder().AppendJSON(make([]byte, 0, 2*len(answer)), answer)
 	if err != nil {
 		return nil, r.defect(ctx, t, err)
 	}
@@ -106,8 +106,10 @@ func (r *Relay) send(ctx context.Context, t *tool, req proto.Message, client str
 		again := false
 		switch fault.Of(err) {
 		case fault.OutcomeUnknown:
-			unknown = r.outcomeUnknown(t, req)
-			again = repeatable(t, req)
+			err, again = r.outcomeUnknown(t, req), repeatable(t, req)
+			if t.Effect != toolv1.Effect_EFFECT_READ {
+				unknown = err
+			}
 		case fault.Unavailable:
 			again = true
 		case fault.PermissionDenied:
@@ -115,8 +117,11 @@ func (r *Relay) send(ctx context.Context, t *tool, req proto.Message, client str
 			again = l.over()
 		default:
 		}
-		if err == nil || !again || sends == maxSends || !l.lost(ctx) {
-			return answer, cmp.Or(unknown, err)
+		if !again {
+			return answer, err
+		}
+		if sends == maxSends || !l.lost(ctx) {
+			return nil, cmp.Or(unknown, err)
 		}
 	}
 }

@@ -4,13 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"compozy.dev/compozy/internal/relay"
 )
 
 // patience is how long a test waits for what has to come.
@@ -25,8 +24,13 @@ type client struct {
 	end   context.CancelFunc
 }
 
+// server is a relay, or what one is compared with.
+type server interface {
+	Serve(ctx context.Context, in io.ReadCloser, out io.Writer) error
+}
+
 // serve runs r against a client until the test ends.
-func serve(tb testing.TB, r *relay.Relay) *client {
+func serve(tb testing.TB, r server) *client {
 	tb.Helper()
 	inR, inW, err := os.Pipe()
 	if err != nil {
@@ -74,7 +78,7 @@ func (c *client) send(lines ...string) {
 
 func (c *client) closeInput() {
 	c.t.Helper()
-	if err := c.in.Close(); err != nil {
+	if err := c.in.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
 		c.t.Fatal(err)
 	}
 }
@@ -185,4 +189,29 @@ func (c *client) ended() error {
 		c.t.Errorf("line that was not expected: %s", line)
 	}
 	return err
+}
+
+// waitFor waits until ok.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("waited %v for %s", patience, what)
+		case <-tick.C:
+		}
+	}
+}
+
+// await waits for something to happen.
+func await(t *testing.T, happened <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-happened:
+	case <-time.After(patience):
+		t.Fatalf("waited %v in vain", patience)
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
@@ -35,10 +36,13 @@ type host struct {
 	facadev1.UnsafeFacadeServiceServer
 	socket string
 
-	// Before start: what attaching yields, and what a call does. Without answer every
+	// Set before start: what attaching yields, and what a call does. Without answer every
 	// call has the empty response.
-	attached *facadev1.Attached
-	answer   func(ctx context.Context, call call) (proto.Message, error)
+	grants *facadev1.Attached
+	refuse error         // attaching is refused
+	silent chan struct{} // attaching is not answered before this is closed
+	gone   bool          // no facade of before is known
+	answer func(ctx context.Context, call call) (proto.Message, error)
 
 	server *grpc.Server
 	served chan struct{}
@@ -47,7 +51,6 @@ type host struct {
 	calls    []call
 	attaches []*facadev1.AttachRequest
 	bound    map[string]bool // ids of facades that are attached
-	gone     bool            // resuming is answered with NotFound
 }
 
 // call is a call that arrived.
@@ -61,7 +64,7 @@ type call struct {
 func newHost(tb testing.TB) *host {
 	tb.Helper()
 	h := &host{socket: filepath.Join(tb.TempDir(), "s"), bound: map[string]bool{}}
-	h.attached = &facadev1.Attached{
+	h.grants = &facadev1.Attached{
 		Workspace: &workspacev1.Workspace{Id: workspaceID, Name: "api", Root: "/home/ada/api"},
 		ChosenBy:  "--workspace",
 		Principal: "facade fac_1",
@@ -70,7 +73,7 @@ func newHost(tb testing.TB) *host {
 	}
 	for _, tool := range mcptool.Tools {
 		if tool.Effect != toolv1.Effect_EFFECT_DESTROY {
-			h.attached.Methods = append(h.attached.Methods, tool.Method)
+			h.grants.Methods = append(h.grants.Methods, tool.Method)
 		}
 	}
 	tb.Cleanup(h.stop)
@@ -109,7 +112,7 @@ func (h *host) stop() {
 func (h *host) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamingServer[facadev1.AttachResponse]) error {
 	h.mu.Lock()
 	h.attaches = append(h.attaches, proto.CloneOf(req))
-	attached := proto.CloneOf(h.attached)
+	attached := proto.CloneOf(h.grants)
 	attached.FacadeId, attached.Secret = req.GetFacadeId(), req.GetSecret()
 	gone := h.gone && attached.GetFacadeId() != ""
 	if attached.GetFacadeId() == "" {
@@ -120,6 +123,12 @@ func (h *host) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamingSe
 		h.bound[attached.GetFacadeId()] = true
 	}
 	h.mu.Unlock()
+	if h.silent != nil {
+		<-h.silent
+	}
+	if h.refuse != nil {
+		return statusOf(h.refuse)
+	}
 	if gone {
 		return statusOf(fault.New(fault.NotFound, "facade %q has ended; attach anew", req.GetFacadeId()))
 	}
@@ -136,11 +145,11 @@ func (h *host) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamingSe
 // call takes every other method.
 func (h *host) call(_ any, stream grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(stream)
-	i := slices.IndexFunc(mcptool.Tools, func(t mcptool.Tool) bool { return t.Method == method })
-	if i < 0 {
+	tool := toolOf(method)
+	if tool == nil {
 		return status.Errorf(codes.Unimplemented, "no method %s", method)
 	}
-	c := call{tool: &mcptool.Tools[i], req: mcptool.Tools[i].NewInput()}
+	c := call{tool: tool, req: tool.NewInput()}
 	if err := stream.RecvMsg(c.req); err != nil {
 		return err
 	}
@@ -163,11 +172,33 @@ func (h *host) call(_ any, stream grpc.ServerStream) error {
 	return stream.SendMsg(answer)
 }
 
+func toolOf(method string) *mcptool.Tool {
+	for i := range mcptool.Tools {
+		if mcptool.Tools[i].Method == method {
+			return &mcptool.Tools[i]
+		}
+	}
+	return nil
+}
+
 // seen returns the calls so far.
 func (h *host) seen() []call {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.calls)
+}
+
+// attached returns the attach requests so far.
+func (h *host) attached() []*facadev1.AttachRequest {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.attaches)
+}
+
+func (h *host) isBound(facade string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bound[facade]
 }
 
 // statusOf is what the daemon makes of a fault.
@@ -181,7 +212,7 @@ func statusOf(err error) error {
 	for _, f := range e.Fields {
 		bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: f.Path, Description: f.Problem})
 	}
-	st, err := status.New(codes.Unknown, e.Message).WithDetails(bad, &errdetails.ErrorInfo{
+	st, err := status.New(codes.Unknown, e.Message).WithDetails(bad, &errdetails.RetryInfo{RetryDelay: durationpb.New(e.RetryAfter)}, &errdetails.ErrorInfo{
 		Domain: "compozy.dev", Reason: e.Kind.String(),
 		Metadata: map[string]string{"state": e.State, "holder": e.Holder, "allowed": string(allowed)},
 	})
@@ -206,7 +237,6 @@ func dial(tb testing.TB, h *host) *grpc.ClientConn {
 func attach(tb testing.TB, h *host, change ...func(*relay.Config)) *relay.Relay {
 	tb.Helper()
 	cfg := relay.Config{
-		Conn:     dial(tb, h),
 		Version:  "0.1.0",
 		Selector: &workspacev1.Selector{Reference: "api", Source: "--workspace"},
 		Logger:   slog.New(slog.DiscardHandler),
@@ -214,6 +244,9 @@ func attach(tb testing.TB, h *host, change ...func(*relay.Config)) *relay.Relay 
 	}
 	for _, c := range change {
 		c(&cfg)
+	}
+	if cfg.Conn == nil {
+		cfg.Conn = dial(tb, h)
 	}
 	r, err := relay.New(tb.Context(), cfg)
 	if err != nil {

@@ -121,6 +121,8 @@ func (s *scanner) envelope(m *message) error {
 	})
 	switch {
 	case err != nil:
+	case m.answer && !method:
+		s.problem = nil // an answer is not answered, whatever is wrong with it
 	case !version:
 		s.invalid(`"jsonrpc" must be "2.0"`)
 	case method == m.answer:
@@ -275,7 +277,7 @@ func parseID(v []byte) (jsonrpc.ID, bool) {
 			return jsonrpc.ID{}, false
 		}
 		value = n
-		if math.Abs(n) > 1<<53 {
+		if math.Abs(n) >= 1<<53 {
 			value = "number " + string(v)
 		}
 	default:

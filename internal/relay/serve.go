@@ -42,11 +42,11 @@ func (r *Relay) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) erro
 	// The SDK does not cancel calls when the context of their connection ends.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	client := new(atomic.Pointer[mcp.Implementation])
-	c := newStdio(in, out, ctx.Done(), cut, func(params json.RawMessage) json.RawMessage {
+	client, parcels := new(atomic.Pointer[mcp.Implementation]), new(parcels)
+	c := newStdio(in, out, ctx.Done(), cut, parcels, func(params json.RawMessage) json.RawMessage {
 		return r.handshake(params, client)
 	})
-	session, err := r.server(calls, client).Connect(calls, c, &mcp.ServerSessionOptions{
+	session, err := r.server(calls, client, parcels).Connect(calls, c, &mcp.ServerSessionOptions{
 		State: &mcp.ServerSessionState{InitializeParams: &mcp.InitializeParams{ProtocolVersion: handshakeVersions()[0]}},
 	})
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *Relay) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) erro
 
 // server returns the SDK's server with every tool that is served. The tools' calls end
 // when calls does.
-func (r *Relay) server(calls context.Context, client *atomic.Pointer[mcp.Implementation]) *mcp.Server {
+func (r *Relay) server(calls context.Context, client *atomic.Pointer[mcp.Implementation], parcels *parcels) *mcp.Server {
 	// The SDK's own log lines quote what was sent, so it gets no logger.
 	server := mcp.NewServer(r.implementation(), &mcp.ServerOptions{
 		Instructions: r.instructions(),
@@ -83,7 +83,11 @@ func (r *Relay) server(calls context.Context, client *atomic.Pointer[mcp.Impleme
 			if info == nil {
 				info = client.Load()
 			}
-			return r.result(ctx, t, req.Params.Arguments, clientName(info)), nil
+			result, err := r.call(ctx, t, req.Params.Arguments, clientName(info))
+			if err != nil {
+				return refusal(fault.As(err)), nil // a result, so that the model sees it
+			}
+			return parcels.leave(result)
 		})
 	}
 	return server
@@ -150,19 +154,6 @@ func (r *Relay) handshake(params json.RawMessage, client *atomic.Pointer[mcp.Imp
 // handshakeVersions lists the versions of the protocol that have a handshake, newest first.
 func handshakeVersions() []string {
 	return slices.DeleteFunc(mcp.SupportedProtocolVersions(), func(v string) bool { return v >= modernVersion })
-}
-
-// result makes a call and returns what the client is told of it. A refusal is a result
-// too, so that the model sees it.
-func (r *Relay) result(ctx context.Context, t *tool, arguments json.RawMessage, client string) *mcp.CallToolResult {
-	result, err := r.call(ctx, t, arguments, client)
-	if err != nil {
-		return refusal(fault.As(err))
-	}
-	return &mcp.CallToolResult{
-		Content:           []mcp.Content{&mcp.TextContent{Text: string(result)}},
-		StructuredContent: json.RawMessage(result),
-	}
 }
 
 func refusal(e *fault.Error) *mcp.CallToolResult {

@@ -47,6 +47,7 @@ type stdio struct {
 	handshake func(params json.RawMessage) json.RawMessage // returns the result of initialize
 	leave     <-chan struct{}                              // closed when no more input is wanted
 	cut       func()                                       // cancels every open call
+	parcels   *parcels                                     // results of tools
 
 	frames   chan []byte
 	inputEnd error // why frames is closed
@@ -78,9 +79,9 @@ type request struct {
 	cancelled bool
 }
 
-func newStdio(in io.Reader, out io.Writer, leave <-chan struct{}, cut func(), handshake func(json.RawMessage) json.RawMessage) *stdio {
+func newStdio(in io.Reader, out io.Writer, leave <-chan struct{}, cut func(), parcels *parcels, handshake func(json.RawMessage) json.RawMessage) *stdio {
 	c := &stdio{
-		out: out, handshake: handshake, leave: leave, cut: cut,
+		out: out, handshake: handshake, leave: leave, cut: cut, parcels: parcels,
 		frames: make(chan []byte),
 		over:   make(chan struct{}),
 		closed: make(chan struct{}),
@@ -333,12 +334,13 @@ func (c *stdio) Write(_ context.Context, msg jsonrpc.Message) error {
 		}
 	}
 	c.mu.Unlock()
+	before, body, after := c.parcels.collect(answer.Result)
 	switch {
 	case req == nil || req.cancelled:
 	case answer.Error != nil:
 		c.refuse(req.id, inOurWords(req.method, answer.Error))
 	default:
-		c.send(req.id, "result", answer.Result)
+		c.send(req.id, "result", before, body, after)
 	}
 	return c.broken()
 }
@@ -352,9 +354,8 @@ func (c *stdio) refuse(id json.RawMessage, e *jsonrpc.Error) {
 	c.send(id, "error", text)
 }
 
-// send answers a request. Neither the id nor the body is looked at again: scanning a
-// large result once more takes longer than everything else that happens to it here.
-func (c *stdio) send(id json.RawMessage, kind string, body json.RawMessage) {
+// send answers a request. Neither the id nor the parts of the body are looked at again.
+func (c *stdio) send(id json.RawMessage, kind string, body ...[]byte) {
 	if id == nil {
 		id = json.RawMessage("null")
 	}
@@ -364,7 +365,9 @@ func (c *stdio) send(id json.RawMessage, kind string, body json.RawMessage) {
 		buf = append(buf, `,"`...)
 		buf = append(buf, kind...)
 		buf = append(buf, `":`...)
-		buf = append(buf, body...)
+		for _, part := range body {
+			buf = append(buf, part...)
+		}
 		return append(buf, '}')
 	})
 }
