@@ -23,6 +23,10 @@ const (
 	minRedial = 200 * time.Millisecond
 	maxRedial = 5 * time.Second
 
+	// A daemon on a busy machine may take a while to greet; without this figure, an attempt
+	// would be given no more than the redial delay.
+	maxGreeting = 5 * time.Second
+
 	// An answer may be as large as the largest frame a relay takes.
 	maxMessage = 16 << 20
 
@@ -43,7 +47,8 @@ func Dial(home, socket string) (*grpc.ClientConn, error) {
 		grpc.WithNoProxy(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: minRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxRedial},
+			Backoff:           backoff.Config{BaseDelay: minRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxRedial},
+			MinConnectTimeout: maxGreeting,
 		}),
 		grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(window),
