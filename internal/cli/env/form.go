@@ -1,0 +1,304 @@
+package env
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/urfave/cli/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"compozy.dev/compozy/gen/mcptool"
+	"compozy.dev/compozy/internal/fault"
+)
+
+// form is how a tool's arguments are written on a command line. It follows from the
+// tool's schema, so that the two cannot drift apart:
+//
+//   - id, ids, and a title, text or query that is required are arguments;
+//   - everything else is a flag, named like the field;
+//   - where a request holds a list of things, arguments and flags describe one of them,
+//     and a file holds many.
+type form struct {
+	list   string  // field of the list of things; empty: there is none
+	plan   bool    // the things always come from a file, which is the one argument
+	params []param // in the order of the request's fields
+}
+
+// param is a field of the request, or of the one thing in its list.
+type param struct {
+	field    string
+	kind     string // "boolean", "array" or "object"; all others are text here
+	usage    string
+	required bool
+	argument bool
+	item     bool // it is a field of the thing
+}
+
+// schema is what is read of a tool's input schema.
+type schema struct {
+	Type        string            `json:"type"`
+	Description string            `json:"description"`
+	Enum        []string          `json:"enum"`
+	Properties  map[string]schema `json:"properties"`
+	Items       *schema           `json:"items"`
+	Required    []string          `json:"required"`
+}
+
+// newForm returns the form of a tool. It panics where the table of tools is broken.
+func newForm(t *mcptool.Tool, plan bool) *form {
+	var s schema
+	if err := json.Unmarshal([]byte(t.Input), &s); err != nil {
+		panic(fmt.Errorf("schema of %s: %w", t.Name, err))
+	}
+	f := &form{plan: plan}
+	f.add(s, t.NewInput().ProtoReflect().Descriptor(), false)
+	return f
+}
+
+// add adds the fields of a message. The message knows in which order they come, the
+// schema what they mean.
+func (f *form) add(s schema, md protoreflect.MessageDescriptor, item bool) {
+	for i := range md.Fields().Len() {
+		fd := md.Fields().Get(i)
+		name := string(fd.Name())
+		property, ok := s.Properties[name]
+		switch {
+		case !ok: // the bound field
+		case property.Items != nil && property.Items.Type == "object":
+			f.list = name
+			if !f.plan {
+				f.add(*property.Items, fd.Message(), true)
+			}
+		default:
+			f.params = append(f.params, newParam(name, property, slices.Contains(s.Required, name), item))
+		}
+	}
+}
+
+func newParam(field string, s schema, required, item bool) param {
+	p := param{field: field, kind: s.Type, usage: s.Description, required: required, item: item}
+	switch field {
+	case "id", "ids":
+		p.argument = true
+	case "title", "text", "query":
+		p.argument = required
+	}
+	enum := s.Enum
+	switch {
+	case s.Items != nil:
+		enum = s.Items.Enum
+	case s.Type == "object":
+		p.usage += " `JSON` with " + strings.Join(slices.Sorted(maps.Keys(s.Properties)), ", ") + "; @FILE and - read it."
+	}
+	if slices.ContainsFunc(enum, func(word string) bool { return !strings.Contains(p.usage, word) }) {
+		p.usage += " One of " + strings.Join(enum, ", ") + "."
+	}
+	if required {
+		p.usage += " Required."
+	}
+	return p
+}
+
+// flagName returns the name of a flag. One that is repeated names one value.
+func (p param) flagName() string {
+	name := p.field
+	if p.kind == "array" && strings.HasSuffix(name, "s") && !strings.HasSuffix(name, "us") {
+		name = strings.TrimSuffix(name, "s")
+	}
+	return strings.ReplaceAll(name, "_", "-")
+}
+
+// label returns how messages call a param.
+func (p param) label() string {
+	if !p.argument {
+		return "--" + p.flagName()
+	}
+	return strings.ToUpper(strings.TrimSuffix(p.field, "s"))
+}
+
+// usage returns the arguments, as the help shows them.
+func (f *form) usage() string {
+	if f.plan {
+		return "FILE|-"
+	}
+	var words []string
+	for _, p := range f.params {
+		if !p.argument {
+			continue
+		}
+		word := p.label()
+		if p.kind == "array" {
+			word += "..."
+		}
+		if !p.required || p.item { // --file can stand for it
+			word = "[" + word + "]"
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+func (f *form) flags() []cli.Flag {
+	var flags []cli.Flag
+	for _, p := range f.params {
+		switch {
+		case p.argument:
+		case p.kind == "boolean":
+			flags = append(flags, &cli.BoolFlag{Name: p.flagName(), Usage: p.usage})
+		case p.kind == "array":
+			flags = append(flags, &cli.StringSliceFlag{Name: p.flagName(), Usage: p.usage})
+		default:
+			flags = append(flags, &cli.StringFlag{Name: p.flagName(), Usage: p.usage})
+		}
+	}
+	if f.list != "" && !f.plan {
+		flags = append(flags, &cli.StringFlag{Name: "file", Usage: "Many at once, as JSON from a `FILE`, or - for the standard input."})
+	}
+	return flags
+}
+
+// read returns the tool's arguments, as JSON, that a command line says. Whether they are
+// right is for [wire.Decode] to say: all values but booleans go in as text.
+func (f *form) read(cmd *cli.Command, in io.Reader) ([]byte, error) {
+	words := cmd.Args().Slice()
+	file := ""
+	if f.plan {
+		file = words[0]
+	} else if f.list != "" {
+		file = cmd.String("file")
+	}
+	request, item := map[string]any{}, map[string]any{}
+	var missing []string
+	for _, p := range f.params {
+		value, given, err := p.value(cmd, &words, in)
+		switch {
+		case err != nil:
+			return nil, err
+		case given && p.item && file != "":
+			return nil, Usage("%s describes one, and --file has many; use one of them", p.label())
+		case given && p.item:
+			item[p.field] = value
+		case given:
+			request[p.field] = value
+		case p.required && (!p.item || file == ""):
+			missing = append(missing, p.label())
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return nil, Usage("%s needs %s; see `%s --help`", cmd.FullName(), strings.Join(missing, " and "), cmd.FullName())
+	case file != "":
+		return f.fill(request, file, in)
+	case f.list != "":
+		request[f.list] = []any{item}
+	}
+	return json.Marshal(request)
+}
+
+// value returns what the command line says for a param. An argument is taken from words.
+func (p param) value(cmd *cli.Command, words *[]string, in io.Reader) (value any, given bool, err error) {
+	name := p.flagName()
+	switch {
+	case p.argument && len(*words) == 0, !p.argument && !cmd.IsSet(name):
+		return nil, false, nil
+	case p.argument && p.kind == "array":
+		value, *words = *words, nil
+	case p.argument:
+		value, *words = (*words)[0], (*words)[1:]
+	case p.kind == "boolean":
+		return cmd.Bool(name), true, nil
+	case p.kind == "array":
+		value = cmd.StringSlice(name)
+	case p.kind == "object":
+		value, err = Content(cmd.String(name), in)
+	default:
+		value = cmd.String(name)
+	}
+	if err == nil && !valid(value) {
+		err = Usage("%s is not valid UTF-8", p.label())
+	}
+	return value, true, err
+}
+
+// valid reports whether a text, or each of a list, is UTF-8. JSON would replace the rest.
+func valid(value any) bool {
+	switch value := value.(type) {
+	case string:
+		return utf8.ValidString(value)
+	case []string:
+		return !slices.ContainsFunc(value, func(s string) bool { return !utf8.ValidString(s) })
+	}
+	return true
+}
+
+// fill returns the request with the things from a file: their list, or a request with it.
+func (f *form) fill(request map[string]any, file string, in io.Reader) ([]byte, error) {
+	if file != "-" {
+		file = "@" + file
+	}
+	text, err := Content(file, in)
+	if err != nil {
+		return nil, err
+	}
+	text = strings.TrimSpace(text)
+	inner, object := strings.CutPrefix(text, "{")
+	if !object {
+		request[f.list] = text // text that holds JSON is as good as the JSON
+		return json.Marshal(request)
+	}
+	flags, err := json.Marshal(request)
+	if err != nil || len(request) == 0 {
+		return []byte(text), err
+	}
+	// Put together as text, so that a member given twice or unknown is still refused.
+	return []byte(strings.TrimSuffix(string(flags), "}") + "," + inner), nil
+}
+
+// Content returns a value, or what it stands for: @FILE a file's content, - the standard
+// input.
+func Content(value string, in io.Reader) (string, error) {
+	var data []byte
+	var err error
+	path, isFile := strings.CutPrefix(value, "@")
+	switch {
+	case value == "-":
+		data, err = io.ReadAll(in)
+	case isFile:
+		data, err = os.ReadFile(path) //nolint:gosec // the user names it
+	default:
+		return value, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read input: %w", err)
+	}
+	if !utf8.Valid(data) {
+		return "", Usage("%s is not valid UTF-8", value)
+	}
+	return string(data), nil
+}
+
+// explain returns err with the fields of a request called as on the command line.
+func (f *form) explain(cmd *cli.Command, err error) error {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Kind != fault.InvalidArgument || len(e.Fields) == 0 || cmd.IsSet("file") {
+		return err
+	}
+	fields := slices.Clone(e.Fields)
+	for i := range fields {
+		path, item := strings.CutPrefix(fields[i].Path, f.list+"[0].")
+		for _, p := range f.params {
+			rest, ok := strings.CutPrefix(path, p.field)
+			if ok && p.item == item && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+				fields[i].Path = p.label() + rest
+			}
+		}
+	}
+	return fault.Invalid(fields...)
+}

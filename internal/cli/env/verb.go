@@ -1,0 +1,115 @@
+package env
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/urfave/cli/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"compozy.dev/compozy/gen/mcptool"
+	"compozy.dev/compozy/internal/wire"
+)
+
+// Family is the commands for the tools of one family: one for every tool.
+type Family struct {
+	// Noun is the name of the command, such as "task".
+	Noun string
+	// Name is that of the family in the table of tools, such as "tasks".
+	Name string
+	// Usage says what the commands are about.
+	Usage string
+	// Verbs has what the table of tools does not know, by verb. There is one for every
+	// tool.
+	Verbs map[string]Verb
+	// Columns is that of [View].
+	Columns map[protoreflect.FullName][]string
+}
+
+// Verb is what is special about one command of a family.
+type Verb struct {
+	// Example is a command line that makes sense.
+	Example string
+	// Empty is that of [View].
+	Empty string
+	// Plan says that the things in the request always come from a file.
+	Plan bool
+	// Arrange changes an answer for the eyes of people before it is shown to them.
+	Arrange func(proto.Message)
+	// Check returns an error for an answer that says that nothing was done. It is shown
+	// all the same.
+	Check func(proto.Message) error
+}
+
+// Command returns the family's command. It is empty where the command line does not name
+// it: reading all schemas would be a good part of the time in which a relay starts.
+func (f Family) Command(e *Env) *cli.Command {
+	cmd := &cli.Command{Name: f.Noun, Usage: f.Usage}
+	if !slices.Contains(e.Args, f.Noun) {
+		return cmd
+	}
+	for i := range mcptool.Tools {
+		if t := &mcptool.Tools[i]; t.Family == f.Name {
+			cmd.Commands = append(cmd.Commands, f.verb(e, t))
+		}
+	}
+	return cmd
+}
+
+func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
+	v := f.Verbs[t.Verb]
+	form := newForm(t, v.Plan)
+	// The descriptions speak to models, which know commands as tools.
+	command := strings.NewReplacer(f.Name+"__", "compozy "+f.Noun+" ")
+	for i := range form.params {
+		form.params[i].usage = command.Replace(form.params[i].usage)
+	}
+	return &cli.Command{
+		Name:        strings.ReplaceAll(t.Verb, "_", "-"),
+		Usage:       t.Title,
+		ArgsUsage:   form.usage(),
+		Description: command.Replace(t.Description) + "\n\n" + Example(v.Example),
+		Flags:       form.flags(),
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			arguments, err := form.read(cmd, e.In)
+			if err != nil {
+				return err
+			}
+			answer, err := e.call(ctx, t, arguments)
+			if err != nil {
+				return form.explain(cmd, err)
+			}
+			if v.Arrange != nil && e.Format != FormatJSON {
+				v.Arrange(answer)
+			}
+			if err := e.Print(answer, View{Columns: f.Columns, Empty: v.Empty}); err != nil || v.Check == nil {
+				return err
+			}
+			return v.Check(answer)
+		},
+	}
+}
+
+// Example returns a command line, as the descriptions of commands end with one.
+func Example(line string) string { return "Example: " + line }
+
+// call calls a tool's method for the workspace that is meant.
+func (e *Env) call(ctx context.Context, t *mcptool.Tool, arguments []byte) (proto.Message, error) {
+	in, out := t.NewInput(), t.NewOutput()
+	if err := wire.Decode(arguments, in, wire.DecodeOptions{Bound: t.Bound}); err != nil {
+		return nil, err
+	}
+	ws, err := e.Resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := e.Conn()
+	if err != nil {
+		return nil, err
+	}
+	m := in.ProtoReflect()
+	m.Set(m.Descriptor().Fields().ByName(protoreflect.Name(t.Bound)), protoreflect.ValueOfString(ws.GetId()))
+	return out, conn.Invoke(ctx, t.Method, in, out)
+}
