@@ -1,0 +1,40 @@
+package workspacecmd
+
+import (
+	"context"
+
+	"github.com/urfave/cli/v3"
+
+	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
+	"compozy.dev/compozy/internal/cli/env"
+)
+
+func remove(e *env.Env) *cli.Command {
+	return &cli.Command{
+		Name:        "remove",
+		Usage:       "Forget a workspace with its tasks and memory",
+		ArgsUsage:   "WORKSPACE",
+		Description: "WORKSPACE is a name or an id. Its tasks and memory are gone for good; the directory is not touched.\n\n" + env.Example("compozy workspace remove api --yes"),
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "yes", Usage: "Do it. Required."},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			c, err := client(e)
+			if err != nil {
+				return err
+			}
+			ws, err := find(ctx, c, cmd.Args().First())
+			if err != nil {
+				return err
+			}
+			if !cmd.Bool("yes") {
+				return env.Usage("removing workspace %q (%s) deletes its tasks and memory for good; repeat the command with --yes if that is what you want", ws.GetName(), ws.GetRoot())
+			}
+			resp, err := c.Remove(ctx, &workspacev1.RemoveRequest{WorkspaceId: ws.GetId()})
+			if err != nil {
+				return err
+			}
+			return e.Report(resp, "Removed workspace %q with %d tasks and %d memories; its directory %s is as it was.", ws.GetName(), resp.GetTasks(), resp.GetMemories(), ws.GetRoot())
+		},
+	}
+}
