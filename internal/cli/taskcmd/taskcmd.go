@@ -1,0 +1,94 @@
+// Package taskcmd has the commands about work: one for each tool of the family.
+package taskcmd
+
+import (
+	"strings"
+
+	"github.com/urfave/cli/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
+	"compozy.dev/compozy/internal/cli/env"
+	"compozy.dev/compozy/internal/fault"
+)
+
+// none is shown where there is no task at all.
+const none = "There are no tasks; add one with: compozy task create TITLE"
+
+// New returns the command.
+func New(e *env.Env) *cli.Command {
+	return env.Family{
+		Noun:    "task",
+		Name:    "tasks",
+		Usage:   "Work, and what it waits for",
+		Verbs:   verbs(),
+		Columns: columns(),
+	}.Command(e)
+}
+
+func verbs() map[string]env.Verb {
+	return map[string]env.Verb{
+		"activity":  {Example: "compozy task activity --limit 50", Empty: "Nothing has happened yet."},
+		"archive":   {Example: "compozy task archive t3 t4"},
+		"cancel":    {Example: `compozy task cancel t3 --reason "no longer needed"`},
+		"claim":     {Example: "compozy task claim --label bug --lease-seconds 3600"},
+		"complete":  {Example: `compozy task complete t3 --result "merged as #41"`},
+		"create":    {Example: `compozy task create "Fix the login" --label bug --priority high --depends-on t2`},
+		"delete":    {Example: "compozy task delete t3"},
+		"estimate":  {Example: "compozy task estimate t3", Empty: "No finished task is similar enough to tell."},
+		"fail":      {Example: `compozy task fail t3 --reason "the API is down" --reason-class transient`},
+		"get":       {Example: "compozy task get t3"},
+		"import":    {Example: "compozy task import plan.json --dry-run", Plan: true, Empty: "The plan holds nothing new.", Check: sound},
+		"link":      {Example: "compozy task link t7 --depends-on t3 --depends-on t4"},
+		"list":      {Example: "compozy task list --status ready --label bug", Empty: none},
+		"move":      {Example: "compozy task move t9 t4 --place before --anchor t2"},
+		"note":      {Example: `compozy task note t3 "The test is flaky on macOS."`},
+		"pause":     {Example: `compozy task pause t3 --reason "waits for the design"`},
+		"release":   {Example: "compozy task release t3"},
+		"renew":     {Example: "compozy task renew t3 --lease-seconds 1800"},
+		"resume":    {Example: "compozy task resume t3"},
+		"retry":     {Example: "compozy task retry t3"},
+		"search":    {Example: "compozy task search login", Empty: "No task holds this text."},
+		"summary":   {Example: "compozy task summary", Empty: none},
+		"tree":      {Example: "compozy task tree t1 --depth 2", Empty: none, Arrange: indent},
+		"unarchive": {Example: "compozy task unarchive t3"},
+		"update":    {Example: "compozy task update t3 --priority urgent --add-label security"},
+		"why":       {Example: "compozy task why t3"},
+	}
+}
+
+// indent makes a tree of the titles.
+func indent(m proto.Message) {
+	tree, ok := m.(*taskv1.TreeResponse)
+	if !ok {
+		return
+	}
+	for _, n := range tree.GetNodes() {
+		n.Title = strings.Repeat("  ", int(n.GetDepth())) + n.GetTitle()
+	}
+}
+
+// sound refuses the answer to a plan that was not carried out.
+func sound(m proto.Message) error {
+	plan, ok := m.(*taskv1.ImportResponse)
+	if ok && len(plan.GetErrors())+len(plan.GetCycles()) > 0 {
+		return fault.New(fault.InvalidArgument, "the plan has mistakes; nothing was written")
+	}
+	return nil
+}
+
+func columns() map[protoreflect.FullName][]string {
+	return map[protoreflect.FullName][]string{
+		"compozy.task.v1.Activity":  {"at", "handle", "what", "previous_state", "new_state", "principal"},
+		"compozy.task.v1.Attention": {"handle", "status", "title", "reason"},
+		"compozy.task.v1.Change":    {"handle", "previous_state", "new_state"},
+		"compozy.task.v1.Example":   {"handle", "title", "cost_usd", "seconds", "similarity"},
+		"compozy.task.v1.Match":     {"handle", "status", "title", "field", "line"},
+		"compozy.task.v1.Note":      {"at", "author", "text"},
+		"compozy.task.v1.Restored":  {"handle", "restored_state"},
+		"compozy.task.v1.Run":       {"attempt", "holder", "started_at", "ended_at", "outcome", "result", "cost_usd"},
+		"compozy.task.v1.Task":      {"handle", "status", "priority", "title", "labels", "waiting_for", "claim.holder"},
+		"compozy.task.v1.TreeNode":  {"handle", "status", "title", "below.done", "below.tasks"},
+	}
+}
