@@ -1,0 +1,147 @@
+package mcpcmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/urfave/cli/v3"
+
+	"compozy.dev/compozy/internal/cli/env"
+)
+
+// server is the name under which clients know the relay.
+const server = "compozy-workspace"
+
+// entry is how a client starts the relay.
+type entry struct {
+	program string
+	args    []string
+	env     map[string]string
+}
+
+// client is an MCP client that has a configuration file.
+type client struct {
+	name  string
+	file  string // where its configuration is
+	print func(entry) (string, error)
+}
+
+// clients lists the clients that are known.
+func clients() []client {
+	return []client{
+		{"claude-code", ".mcp.json of the project, or ~/.claude.json", mcpServers},
+		{"codex", "~/.codex/config.toml", codex},
+		{"gemini-cli", ".gemini/settings.json of the project, or ~/.gemini/settings.json", mcpServers},
+		{"opencode", "opencode.json of the project, or ~/.config/opencode/opencode.json", opencode},
+		{"cursor", ".cursor/mcp.json of the project, or ~/.cursor/mcp.json", mcpServers},
+	}
+}
+
+func configure(e *env.Env) *cli.Command {
+	var names []string
+	for _, c := range clients() {
+		names = append(names, c.name)
+	}
+	return &cli.Command{
+		Name:      "config",
+		Usage:     "Print the entry for a client's configuration",
+		ArgsUsage: "[CLIENT]",
+		Description: "CLIENT is one of " + strings.Join(names, ", ") + ".\n\n" +
+			env.Example("compozy mcp config claude-code"),
+		Flags: []cli.Flag{&cli.BoolFlag{Name: "all", Usage: "Print the entries for all clients."}},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			name, all := cmd.Args().First(), cmd.Bool("all")
+			if all == (name != "") {
+				return env.Usage("%s needs CLIENT or --all: one of %s", cmd.FullName(), strings.Join(names, ", "))
+			}
+			var chosen []client
+			for _, c := range clients() {
+				if all || c.name == name {
+					chosen = append(chosen, c)
+				}
+			}
+			if len(chosen) == 0 {
+				return env.Usage("%q is no client that is known; use %s", name, strings.Join(names, ", "))
+			}
+			relay, err := newEntry(ctx, e)
+			if err != nil {
+				return err
+			}
+			for _, c := range chosen {
+				text, err := c.print(relay)
+				if err != nil {
+					return fmt.Errorf("print the entry for %s: %w", c.name, err)
+				}
+				if all {
+					text = "# " + c.name + ": " + c.file + "\n" + text + "\n"
+				} else if _, err := fmt.Fprintf(e.Err, "Merge this into %s:\n", c.file); err != nil {
+					return err
+				}
+				if err := e.Println(text); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// newEntry returns how the relay of the workspace that is meant is started, from anywhere.
+func newEntry(ctx context.Context, e *env.Env) (entry, error) {
+	ws, err := e.Resolve(ctx)
+	if err != nil {
+		return entry{}, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return entry{}, fmt.Errorf("find this program: %w", err)
+	}
+	relay := entry{program: program, args: []string{"mcp", "serve", "--workspace", ws.GetRoot()}}
+	if e.OwnHome {
+		relay.env = map[string]string{"COMPOZY_HOME": e.Home.Dir} // clients do not pass on what they were started with
+	}
+	return relay, nil
+}
+
+// mcpServers is the form that most clients share.
+func mcpServers(relay entry) (string, error) {
+	type stdio struct {
+		Command string            `json:"command"`
+		Args    []string          `json:"args"`
+		Env     map[string]string `json:"env,omitempty"`
+	}
+	return indented(map[string]any{"mcpServers": map[string]stdio{server: {relay.program, relay.args, relay.env}}})
+}
+
+func opencode(relay entry) (string, error) {
+	type local struct {
+		Type        string            `json:"type"`
+		Command     []string          `json:"command"`
+		Environment map[string]string `json:"environment,omitempty"`
+	}
+	return indented(map[string]any{"mcp": map[string]local{server: {"local", append([]string{relay.program}, relay.args...), relay.env}}})
+}
+
+func codex(relay entry) (string, error) {
+	type stdio struct {
+		Command string            `toml:"command"`
+		Args    []string          `toml:"args"`
+		Env     map[string]string `toml:"env,inline,omitempty"`
+	}
+	data, err := toml.Marshal(stdio{relay.program, relay.args, relay.env})
+	return "[mcp_servers." + server + "]\n" + strings.TrimRight(string(data), "\n"), err
+}
+
+func indented(v any) (string, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false) // a path with "&" stays one that can be read
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return strings.TrimRight(b.String(), "\n"), err
+}
