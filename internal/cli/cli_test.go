@@ -1,0 +1,127 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"compozy.dev/compozy/internal/cli"
+	"compozy.dev/compozy/internal/config"
+	"compozy.dev/compozy/internal/daemon"
+)
+
+// TestMain makes both programs available to the scripts.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"compozy":  compozy,
+		"compozyd": compozyd,
+	})
+}
+
+func compozy() {
+	directory, _ := os.Getwd()
+	os.Exit(cli.Main(cli.Process{
+		Args: os.Args, In: os.Stdin, Out: os.Stdout, Err: os.Stderr,
+		Lookup: os.LookupEnv, Directory: directory,
+	}))
+}
+
+func compozyd() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	cfg, err := config.Load(os.LookupEnv)
+	switch {
+	case err != nil:
+	case os.Args[1] == "restore":
+		err = daemon.Restore(ctx, cfg, os.Args[2], slog.New(slog.DiscardHandler))
+	default:
+		err = daemon.Run(ctx, cfg, nil)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "compozyd:", err)
+		os.Exit(1)
+	}
+}
+
+// TestScripts runs each script with a home of its own, and ends the daemon that it leaves.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			home := config.Home{Dir: filepath.Join(t.TempDir(), "home")} // a script's own directory is too long for a socket
+			e.Setenv(config.HomeVariable, home.Dir)
+			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("TZ", "UTC")
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // the detector would make every command take a second
+			e.Defer(func() {
+				if err := kill(home); err != nil {
+					t.Error(err)
+				}
+			})
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			// exits N COMMAND... runs a command that must end with the code N.
+			"exits": func(ts *testscript.TestScript, _ bool, args []string) {
+				code := 0
+				var exit *exec.ExitError
+				switch err := ts.Exec(args[1], args[2:]...); {
+				case errors.As(err, &exit):
+					code = exit.ExitCode()
+				case err != nil:
+					ts.Fatalf("%v", err)
+				}
+				if strconv.Itoa(code) != args[0] {
+					ts.Fatalf("got exit code %d, want %s", code, args[0])
+				}
+			},
+			// killdaemon kills the home's daemon and returns when it is gone.
+			"killdaemon": func(ts *testscript.TestScript, _ bool, _ []string) {
+				ts.Check(kill(config.Home{Dir: ts.Getenv(config.HomeVariable)}))
+			},
+		},
+	})
+}
+
+// kill kills the daemon of a home, if one runs, and waits for its end.
+func kill(home config.Home) (err error) {
+	lock, err := os.Open(home.Lock())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	held := unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if held == nil {
+		return nil
+	}
+	data, err := io.ReadAll(lock)
+	if err != nil {
+		return err
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	if err != nil {
+		return err
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		return err
+	}
+	return unix.Flock(int(lock.Fd()), unix.LOCK_SH) // the lock ends with the process
+}
