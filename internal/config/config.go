@@ -1,0 +1,224 @@
+// Package config is the only reader of settings and of the environment. It returns plain
+// structs; nothing below it looks at a variable or a settings file.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"compozy.dev/compozy/internal/fault"
+)
+
+// Environment variables that are read.
+const (
+	HomeVariable      = "COMPOZY_HOME"
+	WorkspaceVariable = "COMPOZY_WORKSPACE"
+	LogVariable       = "COMPOZY_LOG"
+)
+
+// Config is everything that the home's settings and the environment say.
+type Config struct {
+	// Home is where everything lasting is kept.
+	Home Home
+	// Workspace is the reference in COMPOZY_WORKSPACE; empty when it is unset or empty.
+	Workspace string
+	// DSN is the URL of the PostgreSQL database; empty means SQLite in the home.
+	DSN string
+	// LogLevel is the least level that is logged.
+	LogLevel slog.Level
+	// Settings is what config.toml holds, with defaults for what it leaves out.
+	Settings Settings
+	// Secrets are the values behind "env:" references; no output may hold one.
+	Secrets []string
+}
+
+// Settings is the form of config.toml in the home. The doc tags become
+// docs/configuration.md.
+type Settings struct {
+	Version   int                  `toml:"version" doc:"Version of this file's form. Always 1."`
+	Storage   Storage              `toml:"storage" doc:"Where everything lasting is kept."`
+	MCP       MCP                  `toml:"mcp" doc:"Most that a relay may do, in every workspace. These keys only lower what its flags ask for."`
+	Limits    Limits               `toml:"limits" doc:"Calls that one relay may make. The command line is not limited."`
+	Log       Log                  `toml:"log" doc:"What the daemon writes to logs/daemon.log."`
+	Events    Events               `toml:"events" doc:"The log of what happened, from which activity and history are read."`
+	Workspace map[string]Workspace `toml:"workspace" doc:"Settings of one workspace, by its name: [workspace.NAME.mcp] and [workspace.NAME.limits]. They replace the general ones for that workspace."`
+}
+
+// Storage says where everything lasting is kept.
+type Storage struct {
+	DSN string `toml:"dsn" doc:"Reference to a variable that holds the URL of a PostgreSQL database, such as env:COMPOZY_DATABASE_URL. Without it the daemon keeps an SQLite database in the home."`
+}
+
+// MCP is the most that a relay may do.
+type MCP struct {
+	Scope            string `toml:"scope" doc:"Highest scope of a relay: read, operate or launch (the default)."`
+	AllowDestructive *bool  `toml:"allow_destructive" doc:"false refuses destructive tools, whatever the relay's flags say."`
+}
+
+// Limits are token buckets. Zero means the default.
+type Limits struct {
+	ReadsPerSecond  float64 `toml:"reads_per_second" doc:"Reads a second that a relay may make on average. Default 50."`
+	ReadsBurst      int     `toml:"reads_burst" doc:"Reads that it may make at once. Default 100."`
+	WritesPerSecond float64 `toml:"writes_per_second" doc:"Writes a second that a relay may make on average. Default 10."`
+	WritesBurst     int     `toml:"writes_burst" doc:"Writes that it may make at once. Default 20."`
+}
+
+// Log says what is logged.
+type Log struct {
+	Level string `toml:"level" doc:"Least level that is logged: debug, info (the default), warn or error. COMPOZY_LOG beats it."`
+}
+
+// Events says how long events are kept.
+type Events struct {
+	KeepDays int `toml:"keep_days" doc:"Days for which events are kept. Default 30."`
+}
+
+// Workspace holds the settings of one workspace.
+type Workspace struct {
+	MCP    MCP    `toml:"mcp"`
+	Limits Limits `toml:"limits"`
+}
+
+// Load reads the environment and the home's settings. getenv is os.LookupEnv in a
+// program.
+func Load(lookup func(string) (string, bool)) (Config, error) {
+	get := func(name string) string { v, _ := lookup(name); return v }
+	home, err := FindHome(get(HomeVariable))
+	if err != nil {
+		return Config{}, err
+	}
+	settings, err := readSettings(home.Settings())
+	if err != nil {
+		return Config{}, err
+	}
+	cfg := Config{Home: home, Workspace: get(WorkspaceVariable), Settings: settings}
+	if cfg.LogLevel, err = level(get(LogVariable), settings.Log.Level); err != nil {
+		return Config{}, err
+	}
+	if cfg.DSN, err = cfg.resolve(lookup, "storage.dsn", settings.Storage.DSN); err != nil {
+		return Config{}, err
+	}
+	return cfg, nil
+}
+
+// resolve returns the value behind an "env:" reference and remembers it as a secret. An
+// empty reference is an empty value.
+func (c *Config) resolve(lookup func(string) (string, bool), key, reference string) (string, error) {
+	if reference == "" {
+		return "", nil
+	}
+	name, ok := strings.CutPrefix(reference, "env:")
+	if !ok || name == "" {
+		// The value is not repeated: somebody may have written the secret itself.
+		return "", fault.New(fault.InvalidArgument, "%s: %s must name a variable, such as \"env:COMPOZY_DATABASE_URL\"; the value itself does not belong in this file", c.Home.Settings(), key)
+	}
+	value, ok := lookup(name)
+	if !ok || strings.TrimSpace(value) == "" {
+		return "", fault.New(fault.InvalidArgument, "%s: %s names the variable %s, which is not set", c.Home.Settings(), key, name)
+	}
+	c.Secrets = append(c.Secrets, value)
+	return value, nil
+}
+
+func level(environment, setting string) (slog.Level, error) {
+	name, source := setting, "log.level"
+	if environment != "" {
+		name, source = environment, LogVariable
+	}
+	if name == "" {
+		return slog.LevelInfo, nil
+	}
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(name)); err != nil {
+		return 0, fault.New(fault.InvalidArgument, "%s: %q is no level; use debug, info, warn or error", source, name)
+	}
+	return l, nil
+}
+
+func readSettings(path string) (Settings, error) {
+	data, err := os.ReadFile(path) //nolint:gosec // the path is the home's own settings file
+	if errors.Is(err, fs.ErrNotExist) {
+		return Settings{Version: 1}, nil
+	}
+	if err != nil {
+		return Settings{}, fmt.Errorf("read settings: %w", err)
+	}
+	var s Settings
+	if err := decode(path, data, &s); err != nil {
+		return Settings{}, err
+	}
+	if s.Version != 1 {
+		return Settings{}, fault.New(fault.InvalidArgument, "%s: version is %d; this program reads version = 1", path, s.Version)
+	}
+	return s, s.check(path)
+}
+
+func (s Settings) check(path string) error {
+	problem := func(format string, args ...any) error {
+		return fault.New(fault.InvalidArgument, "%s: %s", path, fmt.Sprintf(format, args...))
+	}
+	check := func(prefix string, m MCP, l Limits) error {
+		if _, err := scopeRank(m.Scope); err != nil {
+			return problem("%smcp.scope: %v", prefix, err)
+		}
+		if l.ReadsPerSecond < 0 || l.ReadsBurst < 0 || l.WritesPerSecond < 0 || l.WritesBurst < 0 {
+			return problem("%slimits: a limit cannot be negative", prefix)
+		}
+		return nil
+	}
+	if s.Events.KeepDays < 0 {
+		return problem("events.keep_days: cannot be negative")
+	}
+	if err := check("", s.MCP, s.Limits); err != nil {
+		return err
+	}
+	for name, w := range s.Workspace {
+		if err := check("workspace."+name+".", w.MCP, w.Limits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scopes are the words for how much a relay may do, the least first.
+func scopes() []string { return []string{"read", "operate", "launch"} }
+
+// scopeRank returns the place of a scope's word among scopes; an empty word is the
+// highest.
+func scopeRank(word string) (int, error) {
+	if word == "" {
+		return len(scopes()) - 1, nil
+	}
+	if i := slices.Index(scopes(), word); i >= 0 {
+		return i, nil
+	}
+	return 0, fault.New(fault.InvalidArgument, "%q is no scope; use read, operate or launch", word)
+}
+
+// decode reads TOML strictly: a key that v does not have is an error that names it and
+// the nearest one that v has.
+func decode(path string, data []byte, v any) error {
+	d := toml.NewDecoder(strings.NewReader(string(data)))
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == nil {
+		return nil
+	}
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		key := strings.Join(unknown.Errors[0].Key(), ".")
+		line, _ := unknown.Errors[0].Position()
+		return fault.New(fault.InvalidArgument, "%s:%d: unknown key %s%s", path, line, key, nearest(key, keys(v)))
+	}
+	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, column := wrong.Position()
+		return fault.New(fault.InvalidArgument, "%s:%d:%d: %s", path, line, column, strings.TrimPrefix(wrong.Error(), "toml: "))
+	}
+	return fault.New(fault.InvalidArgument, "%s: %v", path, err)
+}
