@@ -1,0 +1,130 @@
+// Package redact takes secrets out of what leaves the process: results, errors, logs and
+// records. It knows the exact values that were registered, and the forms in which they
+// usually travel. It is defence in depth: it does not replace authority or isolation.
+package redact
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Mark stands where a secret was.
+const Mark = "[redacted]"
+
+// minSecret is the fewest bytes that a registered value has: a shorter one would be found
+// in harmless text.
+const minSecret = 8
+
+// Set is a fixed set of secret values. It is safe for concurrent use. The zero Set finds
+// nothing.
+type Set struct {
+	forms    [][]byte
+	replacer *strings.Replacer
+}
+
+// New returns the set of the given values. Values shorter than 8 bytes are left out.
+func New(secrets ...string) *Set {
+	var forms []string
+	for _, s := range secrets {
+		if len(s) >= minSecret {
+			forms = append(forms, spellings(s)...)
+		}
+	}
+	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	forms = slices.Compact(forms)
+	set := &Set{}
+	pairs := make([]string, 0, 2*len(forms))
+	for _, f := range forms {
+		set.forms = append(set.forms, []byte(f))
+		pairs = append(pairs, f, Mark)
+	}
+	set.replacer = strings.NewReplacer(pairs...)
+	return set
+}
+
+// spellings returns a secret in plain, hex, percent and base64 form. Inside a longer
+// text, base64 depends on where the secret begins in a group of three bytes: the letters
+// that every such text shares are used, in both alphabets.
+func spellings(secret string) []string {
+	out := []string{
+		secret, hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
+		url.QueryEscape(secret), url.PathEscape(secret),
+	}
+	for shift := range 3 {
+		padded := append(make([]byte, shift), secret...)
+		first, last := (shift*8+5)/6, len(padded)*8/6
+		for _, enc := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+			out = append(out, enc.EncodeToString(padded)[first:last])
+		}
+	}
+	return out
+}
+
+// In reports whether data holds a secret in any of its forms.
+func (s *Set) In(data []byte) bool {
+	return slices.ContainsFunc(s.forms, func(f []byte) bool { return bytes.Contains(data, f) })
+}
+
+// String returns text with Mark in the place of every secret.
+func (s *Set) String(text string) string {
+	if len(s.forms) == 0 {
+		return text
+	}
+	return s.replacer.Replace(text)
+}
+
+// Handler returns a slog handler that takes secrets out of messages and attributes, and
+// hands the rest to next.
+func (s *Set) Handler(next slog.Handler) slog.Handler { return &handler{set: s, next: next} }
+
+type handler struct {
+	set  *Set
+	next slog.Handler
+}
+
+func (h *handler) Enabled(ctx context.Context, l slog.Level) bool { return h.next.Enabled(ctx, l) }
+
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
+	clean := slog.NewRecord(r.Time, r.Level, h.set.String(r.Message), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		clean.AddAttrs(h.attr(a))
+		return true
+	})
+	return h.next.Handle(ctx, clean)
+}
+
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	clean := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clean[i] = h.attr(a)
+	}
+	return &handler{set: h.set, next: h.next.WithAttrs(clean)}
+}
+
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{set: h.set, next: h.next.WithGroup(name)}
+}
+
+// attr cleans a value of any kind: what is not plain is turned to text, as the handler
+// behind would do, so that nothing slips through a type.
+func (h *handler) attr(a slog.Attr) slog.Attr {
+	v := a.Value.Resolve()
+	switch v.Kind() {
+	case slog.KindBool, slog.KindInt64, slog.KindUint64, slog.KindFloat64, slog.KindDuration, slog.KindTime:
+		return slog.Attr{Key: a.Key, Value: v}
+	case slog.KindGroup:
+		group := make([]slog.Attr, 0, len(v.Group()))
+		for _, g := range v.Group() {
+			group = append(group, h.attr(g))
+		}
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(group...)}
+	default:
+		return slog.String(a.Key, h.set.String(v.String()))
+	}
+}
