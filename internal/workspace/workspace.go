@@ -1,9 +1,13 @@
-// Package workspace keeps the register of workspaces, and the current one in a context.
 package workspace
 
 import (
 	"context"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"compozy.dev/compozy/internal/fault"
 )
 
 // Workspace is a registered directory.
@@ -12,10 +16,50 @@ type Workspace struct {
 	ID string
 	// Name is unique in the home.
 	Name string
-	// Root is the absolute path of the directory on this node, symbolic links resolved.
+	// Root is the absolute path of the directory on this node, symbolic links resolved;
+	// empty when the workspace is registered on other nodes only.
 	Root string
 	// CreatedAt is when it was registered.
 	CreatedAt time.Time
+}
+
+// maxName is the longest name in characters, as the API promises.
+const maxName = 100
+
+// checkName refuses a name that could not be told from a path or an id, or that a
+// terminal would not show as it is.
+func checkName(name string) error {
+	switch {
+	case strings.TrimSpace(name) == "":
+		return fault.Invalid(fault.Field{Path: "name", Problem: "a name cannot be blank"})
+	case utf8.RuneCountInString(name) > maxName:
+		return fault.Invalid(fault.Field{Path: "name", Problem: "a name has at most 100 characters"})
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return fault.Invalid(fault.Field{Path: "name", Problem: "a name cannot hold control characters"})
+	case strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~"):
+		return fault.Invalid(fault.Field{Path: "name", Problem: "a name cannot look like a path: it has no slash and does not begin with a dot or a tilde"})
+	case strings.HasPrefix(name, "ws_"):
+		return fault.Invalid(fault.Field{Path: "name", Problem: "a name cannot begin with ws_, as ids do"})
+	}
+	return nil
+}
+
+// nameFor turns the last part of a path into a name that checkName accepts.
+func nameFor(base string) string {
+	name := strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '/' || r == '\\' || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, base)
+	name = strings.TrimLeft(strings.TrimSpace(name), ".~")
+	if runes := []rune(name); len(runes) > maxName-10 { // leaves room for a number
+		name = string(runes[:maxName-10])
+	}
+	if name == "" || strings.HasPrefix(name, "ws_") {
+		return "workspace"
+	}
+	return name
 }
 
 type contextKey struct{}

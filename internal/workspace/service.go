@@ -1,0 +1,74 @@
+package workspace
+
+import (
+	"context"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
+)
+
+// Service offers the register over the Host API.
+type Service struct {
+	workspacev1.UnsafeWorkspaceServiceServer
+
+	registry *Registry
+}
+
+// NewService returns the service of a registry.
+func NewService(r *Registry) *Service { return &Service{registry: r} }
+
+// Add registers a directory.
+func (s *Service) Add(ctx context.Context, req *workspacev1.AddRequest) (*workspacev1.AddResponse, error) {
+	ws, existing, err := s.registry.Add(ctx, req.GetRoot(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &workspacev1.AddResponse{Workspace: ToProto(ws), Existing: existing}, nil
+}
+
+// List returns every workspace.
+func (s *Service) List(context.Context, *workspacev1.ListRequest) (*workspacev1.ListResponse, error) {
+	resp := &workspacev1.ListResponse{}
+	for _, ws := range s.registry.List() {
+		resp.Workspaces = append(resp.Workspaces, ToProto(ws))
+	}
+	return resp, nil
+}
+
+// Resolve finds the workspace that a selector means.
+func (s *Service) Resolve(_ context.Context, req *workspacev1.ResolveRequest) (*workspacev1.ResolveResponse, error) {
+	ws, chosenBy, err := s.registry.Resolve(FromProto(req.GetSelector()))
+	if err != nil {
+		return nil, err
+	}
+	return &workspacev1.ResolveResponse{Workspace: ToProto(ws), ChosenBy: chosenBy}, nil
+}
+
+// Rename gives a workspace another name.
+func (s *Service) Rename(ctx context.Context, req *workspacev1.RenameRequest) (*workspacev1.RenameResponse, error) {
+	ws, err := s.registry.Rename(ctx, req.GetWorkspaceId(), req.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &workspacev1.RenameResponse{Workspace: ToProto(ws)}, nil
+}
+
+// Remove takes a workspace out of the register.
+func (s *Service) Remove(ctx context.Context, req *workspacev1.RemoveRequest) (*workspacev1.RemoveResponse, error) {
+	gone, err := s.registry.Remove(ctx, req.GetWorkspaceId())
+	if err != nil {
+		return nil, err
+	}
+	return &workspacev1.RemoveResponse{Tasks: int32(gone.Tasks), Memories: int32(gone.Memories)}, nil //nolint:gosec // counts of rows of one workspace
+}
+
+// ToProto returns the workspace as a message.
+func ToProto(ws Workspace) *workspacev1.Workspace {
+	return &workspacev1.Workspace{Id: ws.ID, Name: ws.Name, Root: ws.Root, CreatedAt: timestamppb.New(ws.CreatedAt)}
+}
+
+// FromProto returns the selector that a message holds.
+func FromProto(sel *workspacev1.Selector) Selector {
+	return Selector{Reference: sel.GetReference(), Source: sel.GetSource(), Directory: sel.GetDirectory()}
+}
