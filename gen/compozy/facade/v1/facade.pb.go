@@ -206,7 +206,9 @@ type Attached struct {
 	// Full names of the methods that the facade may call.
 	Methods []string `protobuf:"bytes,8,rep,name=methods,proto3" json:"methods,omitempty"`
 	// Version of the daemon.
-	Version       string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	Version string `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`
+	// What the operator should know, such as settings of the repository that were ignored.
+	Notices       []string `protobuf:"bytes,10,rep,name=notices,proto3" json:"notices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,6 +306,13 @@ func (x *Attached) GetVersion() string {
 	return ""
 }
 
+func (x *Attached) GetNotices() []string {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
 var File_compozy_facade_v1_facade_proto protoreflect.FileDescriptor
 
 const file_compozy_facade_v1_facade_proto_rawDesc = "" +
@@ -318,7 +327,7 @@ const file_compozy_facade_v1_facade_proto_rawDesc = "" +
 	"\x06secret\x18\x06 \x01(\tR\x06secret\"T\n" +
 	"\x0eAttachResponse\x129\n" +
 	"\battached\x18\x01 \x01(\v2\x1b.compozy.facade.v1.AttachedH\x00R\battachedB\a\n" +
-	"\x05event\"\xc8\x02\n" +
+	"\x05event\"\xe2\x02\n" +
 	"\bAttached\x12\x1b\n" +
 	"\tfacade_id\x18\x01 \x01(\tR\bfacadeId\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\x12=\n" +
@@ -328,7 +337,9 @@ const file_compozy_facade_v1_facade_proto_rawDesc = "" +
 	"\x05scope\x18\x06 \x01(\x0e2\x16.compozy.tool.v1.ScopeR\x05scope\x12+\n" +
 	"\x11allow_destructive\x18\a \x01(\bR\x10allowDestructive\x12\x18\n" +
 	"\amethods\x18\b \x03(\tR\amethods\x12\x18\n" +
-	"\aversion\x18\t \x01(\tR\aversion2\xba\x01\n" +
+	"\aversion\x18\t \x01(\tR\aversion\x12\x18\n" +
+	"\anotices\x18\n" +
+	" \x03(\tR\anotices2\xba\x01\n" +
 	"\rFacadeService\x12\xa8\x01\n" +
 	"\x06Attach\x12 .compozy.facade.v1.AttachRequest\x1a!.compozy.facade.v1.AttachResponse\"W\xaa\x9f\x19S\x12Q\n" +
 	"Obinds the relay itself; a tool that could attach could choose its own workspace0\x01B4Z2compozy.dev/compozy/gen/compozy/facade/v1;facadev1b\x06proto3"

@@ -1,0 +1,244 @@
+package facade
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"compozy.dev/compozy/internal/auth"
+	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/workspace"
+)
+
+// Facade is one relay, attached.
+type Facade struct {
+	// ID is "fac_" and 26 characters.
+	ID string
+	// Workspace is the one it is bound to.
+	Workspace workspace.Workspace
+	// Grant is what it may do.
+	Grant Grant
+
+	conn  uint64
+	ended chan struct{}
+	why   error // set before ended is closed
+}
+
+// Principal returns who the facade's calls are made by.
+func (f *Facade) Principal() auth.Principal { return auth.Principal{Kind: auth.Facade, ID: f.ID} }
+
+// Registry holds the facades that are attached now. Its methods are safe for concurrent
+// use.
+type Registry struct {
+	cfg Config
+
+	mu      sync.Mutex
+	byConn  map[uint64]*Facade
+	byID    map[string]*Facade
+	orphans map[string]bool // left by a daemon before; kept for the grace period
+	closing bool
+}
+
+// Config is what a registry needs. All fields are required.
+type Config struct {
+	DB     *storage.DB
+	Logger *slog.Logger
+	// NewID makes the id of a facade.
+	NewID func(now time.Time) string
+	// Grace is how long the facades of a daemon that went away keep their belongings.
+	Grace time.Duration
+	// Release gives back what a principal holds, because it is gone.
+	Release func(ctx context.Context, principal string) error
+}
+
+// Open reads the facades that the daemon before left behind.
+func Open(ctx context.Context, cfg Config) (*Registry, error) {
+	r := &Registry{cfg: cfg, byConn: map[uint64]*Facade{}, byID: map[string]*Facade{}, orphans: map[string]bool{}}
+	err := cfg.DB.View(ctx, func(tx *storage.Tx) error {
+		left, err := allOpen(tx)
+		for _, l := range left {
+			r.orphans[l.id] = true
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read facades: %w", err)
+	}
+	return r, nil
+}
+
+// Run ends the facades of the daemon before that nobody took up within the grace period.
+// It returns when that is done or ctx ends.
+func (r *Registry) Run(ctx context.Context) {
+	timer := time.NewTimer(r.cfg.Grace)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return
+	case <-timer.C:
+	}
+	r.mu.Lock()
+	left := r.orphans
+	r.orphans = map[string]bool{}
+	r.mu.Unlock()
+	for id := range left {
+		r.finish(ctx, id)
+	}
+}
+
+// Attach binds a connection to a workspace as a new facade. The secret proves to a later
+// daemon that the facade is taken up by the relay that had it.
+func (r *Registry) Attach(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant) (f *Facade, secret string, err error) {
+	secret = rand.Text()
+	f = &Facade{Workspace: ws, Grant: grant, conn: conn, ended: make(chan struct{})}
+	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
+		f.ID = r.cfg.NewID(tx.Now())
+		return insert(tx, row{id: f.ID, workspace: ws.ID, secretHash: hash(secret), principal: f.Principal().String()})
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("attach to workspace %q: %w", ws.Name, err)
+	}
+	return f, secret, r.bind(f)
+}
+
+// Resume binds a connection to a facade that a daemon before had. One that ended, that is
+// of another workspace, or whose secret is another, is a NotFound: the relay then attaches
+// anew.
+func (r *Registry) Resume(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant, id, secret string) (*Facade, error) {
+	gone := fault.New(fault.NotFound, "facade %q has ended; attach anew", id)
+	var kept row
+	err := r.cfg.DB.View(ctx, func(tx *storage.Tx) (err error) {
+		var found bool
+		if kept, found, err = open(tx, id); err == nil && !found {
+			err = gone
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if kept.workspace != ws.ID || subtle.ConstantTimeCompare([]byte(kept.secretHash), []byte(hash(secret))) != 1 {
+		return nil, gone
+	}
+	f := &Facade{ID: id, Workspace: ws, Grant: grant, conn: conn, ended: make(chan struct{})}
+	r.mu.Lock()
+	waiting := r.orphans[id]
+	delete(r.orphans, id)
+	r.mu.Unlock()
+	if !waiting {
+		return nil, gone
+	}
+	return f, r.bind(f)
+}
+
+func (r *Registry) bind(f *Facade) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.closing:
+		return stopping()
+	case r.byConn[f.conn] != nil:
+		return fault.New(fault.Conflict, "this connection is attached already; one connection is one facade")
+	}
+	r.byConn[f.conn], r.byID[f.ID] = f, f
+	return nil
+}
+
+// On returns the facade that a connection belongs to.
+func (r *Registry) On(conn uint64) (*Facade, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f, ok := r.byConn[conn]
+	return f, ok
+}
+
+// Count returns how many facades are attached.
+func (r *Registry) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.byID)
+}
+
+// Wait returns when the facade is over: because its stream ended (ctx), or because of the
+// daemon, with the reason. By then what belonged to it is released, unless the daemon is
+// stopping: then it is kept for the next one.
+func (r *Registry) Wait(ctx context.Context, f *Facade) error {
+	select {
+	case <-ctx.Done():
+	case <-f.ended:
+	}
+	r.mu.Lock()
+	delete(r.byConn, f.conn)
+	delete(r.byID, f.ID)
+	keep := r.closing
+	r.mu.Unlock()
+	if keep {
+		return stopping()
+	}
+	r.finish(context.WithoutCancel(ctx), f.ID)
+	select {
+	case <-f.ended:
+		return f.why
+	default:
+		return ctx.Err()
+	}
+}
+
+// EndWorkspace ends the facades of a workspace that was removed.
+func (r *Registry) EndWorkspace(id string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.byID {
+		if f.Workspace.ID == id {
+			r.end(f, fault.New(fault.NotFound, "workspace %q was removed", f.Workspace.Name))
+		}
+	}
+}
+
+// Close ends every attach stream because the daemon stops. The facades keep what belongs
+// to them.
+func (r *Registry) Close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closing = true
+	for _, f := range r.byID {
+		r.end(f, stopping())
+	}
+}
+
+func (r *Registry) end(f *Facade, why error) {
+	select {
+	case <-f.ended:
+	default:
+		f.why = why
+		close(f.ended)
+	}
+}
+
+// finish marks a facade as ended and gives back what it holds. Both are tried: a claim
+// that stays is still bounded by its lease.
+func (r *Registry) finish(ctx context.Context, id string) {
+	principal := auth.Principal{Kind: auth.Facade, ID: id}.String()
+	err := errors.Join(
+		r.cfg.DB.Do(ctx, func(tx *storage.Tx) error { return end(tx, id) }),
+		r.cfg.Release(ctx, principal),
+	)
+	if err != nil {
+		r.cfg.Logger.ErrorContext(ctx, "release what a facade held", "facade", id, "error", err)
+	}
+}
+
+func stopping() error { return fault.New(fault.Unavailable, "the daemon is stopping") }
+
+func hash(secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return hex.EncodeToString(sum[:])
+}
