@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
+	"compozy.dev/compozy/internal/wire"
 )
 
 const (
@@ -70,7 +71,7 @@ func (m method) idempotent() bool {
 }
 
 // decide returns every method of the files to generate, in the order of the source, and
-// what is wrong with the decisions. Methods without a valid one are left out.
+// what is wrong with the decisions. Methods without one are left out.
 func decide(protos []*protogen.File) ([]method, []problem) {
 	var methods []method
 	var wrong []problem
@@ -102,19 +103,17 @@ func decideMethod(m *protogen.Method, family string) (method, []problem) {
 			m.Desc.FullName())}
 	}
 	decision, _ := proto.GetExtension(m.Desc.Options(), toolv1.E_Decision).(*toolv1.Decision)
-	if wrong := check(m, decision); wrong != nil {
-		return method{}, wrong
-	}
 	decided := method{
 		Method:  m,
 		family:  family,
 		publish: decision.GetPublish(),
 		reason:  decision.GetWithhold().GetReason(),
 	}
-	if decided.publish == nil {
-		return decided, nil
+	wrong := check(m, decision)
+	if decided.publish != nil {
+		wrong = append(wrong, publishable(decided)...)
 	}
-	return decided, publishable(decided)
+	return decided, wrong
 }
 
 // check holds the decision against the rules of its own message.
@@ -219,5 +218,5 @@ func deprecated(d protoreflect.Descriptor) bool {
 
 // word returns the word that an enum value travels as.
 func word(e protoreflect.Enum) string {
-	return enumWord(e.Descriptor().Values().ByNumber(e.Number()))
+	return wire.EnumWord(e.Descriptor().Values().ByNumber(e.Number()))
 }

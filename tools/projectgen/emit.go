@@ -185,21 +185,19 @@ func page(methods []method, tools []tool) []byte {
 	var b bytes.Buffer
 	b.WriteString(pageHead)
 	for _, tier := range tiers {
-		count, tokens := 0, 0
-		for _, t := range tools {
-			if t.tier() <= tier.id {
-				count++
-				tokens += t.tokens()
-			}
+		members := slices.DeleteFunc(slices.Clone(tools), func(t tool) bool { return t.tier() > tier.id })
+		tokens := 0
+		for _, t := range members {
+			tokens += t.tokens()
 		}
-		most := "any"
+		most := "any number"
 		if tier.most > 0 {
 			most = strconv.Itoa(tier.most)
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %d |\n", word(tier.id), count, most, tokens)
+		fmt.Fprintf(&b, "| %s | %d | %s | %d |\n", word(tier.id), len(members), most, tokens)
 	}
 	for _, tier := range tiers {
-		fmt.Fprintf(&b, "\n### %s\n\n", word(tier.id))
+		fmt.Fprintf(&b, "\nThe %s tier adds:\n\n", word(tier.id))
 		for _, t := range tools {
 			if t.tier() == tier.id {
 				fmt.Fprintf(&b, "- `%s`\n", t.tool())
@@ -209,13 +207,18 @@ func page(methods []method, tools []tool) []byte {
 
 	b.WriteString("\n## Published\n\n| tool | title | method | scope | effect | tier |\n|---|---|---|---|---|---|\n")
 	for _, t := range tools {
-		fmt.Fprintf(&b, "| [`%[1]s`](tools/%[1]s.json) | %s | `%s` | %s | %s | %s |\n", t.tool(), t.publish.GetTitle(),
+		fmt.Fprintf(&b, "| [`%[1]s`](tools/%[1]s.json) | %s | `%s` | %s | %s | %s |\n", t.tool(), cell(t.publish.GetTitle()),
 			t.Desc.FullName(), word(t.publish.GetScope()), word(t.publish.GetEffect()), word(t.tier()))
 	}
 
 	b.WriteString("\n## Withheld\n\n| method | reason |\n|---|---|\n")
 	for _, m := range withheld(methods) {
-		fmt.Fprintf(&b, "| `%s` | %s |\n", m.Desc.FullName(), m.reason)
+		fmt.Fprintf(&b, "| `%s` | %s |\n", m.Desc.FullName(), cell(m.reason))
 	}
 	return b.Bytes()
+}
+
+// cell returns text that is read as it stands in a table of Markdown.
+func cell(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", `\<`, "\n", " ").Replace(text)
 }

@@ -19,7 +19,7 @@ func main() {
 			return err
 		}
 		for _, f := range files {
-			// Formatted already, and the import path only matters to files that protogen formats.
+			// An import path would be for protogen to leave it out of the imports it adds.
 			if _, err := plugin.NewGeneratedFile(f.name, "").Write(f.content); err != nil {
 				return err
 			}

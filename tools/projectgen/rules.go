@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"regexp"
@@ -14,6 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"compozy.dev/compozy/internal/wire"
 )
 
 func fieldRules(fd protoreflect.FieldDescriptor) *validate.FieldRules {
@@ -95,20 +98,8 @@ func (p *projection) keyword(schema *jsonschema.Schema, fd protoreflect.FieldDes
 		return bytesKeyword(schema, r)
 	case "enum":
 		return enumKeyword(schema, fd, r)
-	case "repeated":
-		if r.name == "items" {
-			items, _ := r.value.Message().Interface().(*validate.FieldRules)
-			p.narrow(schema.Items, fd, items)
-			return true
-		}
-		return listKeyword(schema, r)
-	case "map":
-		if r.name == "values" {
-			values, _ := r.value.Message().Interface().(*validate.FieldRules)
-			p.narrow(schema.AdditionalProperties, fd, values)
-			return true
-		}
-		return mapKeyword(schema, r)
+	case "repeated", "map":
+		return p.sizeKeyword(schema, fd, r)
 	case "float", "double":
 		return numberKeyword(schema, r)
 	case "int32", "sint32", "sfixed32", "uint32", "fixed32":
@@ -151,8 +142,6 @@ func (p *projection) stringKeyword(schema *jsonschema.Schema, fd protoreflect.Fi
 		return match(schema, regexp.QuoteMeta(r.value.String()))
 	case "uuid":
 		return match(schema, uuid)
-	case "strict": // how well_known_regex is read
-		return true
 	default:
 		return false
 	}
@@ -208,7 +197,7 @@ func enumKeyword(schema *jsonschema.Schema, fd protoreflect.FieldDescriptor, r r
 	}
 	for _, v := range values(fd.Enum()) {
 		if !allowed(v.Number()) {
-			word := any(enumWord(v))
+			word := any(wire.EnumWord(v))
 			schema.Enum = slices.DeleteFunc(schema.Enum, func(w any) bool { return w == word })
 		}
 	}
@@ -224,7 +213,8 @@ func (r rule) lists(n protoreflect.EnumNumber) bool {
 	return false
 }
 
-func listKeyword(schema *jsonschema.Schema, r rule) bool {
+// sizeKeyword is about lists and maps, and through them about what they hold.
+func (p *projection) sizeKeyword(schema *jsonschema.Schema, fd protoreflect.FieldDescriptor, r rule) bool {
 	switch r.name {
 	case "min_items":
 		schema.MinItems = new(r.value.Uint())
@@ -232,18 +222,13 @@ func listKeyword(schema *jsonschema.Schema, r rule) bool {
 		schema.MaxItems = new(r.value.Uint())
 	case "unique":
 		schema.UniqueItems = r.value.Bool()
-	default:
-		return false
-	}
-	return true
-}
-
-func mapKeyword(schema *jsonschema.Schema, r rule) bool {
-	switch r.name {
 	case "min_pairs":
 		schema.MinProperties = new(r.value.Uint())
 	case "max_pairs":
 		schema.MaxProperties = new(r.value.Uint())
+	case "items", "values":
+		rules, _ := r.value.Message().Interface().(*validate.FieldRules)
+		p.narrow(cmp.Or(schema.Items, schema.AdditionalProperties), fd, rules)
 	default:
 		return false
 	}
@@ -251,20 +236,30 @@ func mapKeyword(schema *jsonschema.Schema, r rule) bool {
 }
 
 func numberKeyword(schema *jsonschema.Schema, r rule) bool {
+	if r.field.IsList() {
+		return false // Not all clients take an enum of numbers.
+	}
+	if r.name == "finite" {
+		return true // A number in JSON always is.
+	}
+	bits := 64
+	if r.field.Kind() == protoreflect.FloatKind {
+		bits = 32
+	}
+	n := float(r.value.Float(), bits)
 	switch r.name {
 	case "const":
-		schema.Minimum, schema.Maximum = float(r.value.Float()), float(r.value.Float())
+		schema.Minimum, schema.Maximum = n, n
 	case "gte":
-		schema.Minimum = float(r.value.Float())
+		schema.Minimum = n
 	case "lte":
-		schema.Maximum = float(r.value.Float())
+		schema.Maximum = n
 	case "gt": // Not all clients take exclusiveMinimum; the sentence says the rest.
-		schema.Minimum = float(r.value.Float())
+		schema.Minimum = n
 		return false
 	case "lt":
-		schema.Maximum = float(r.value.Float())
+		schema.Maximum = n
 		return false
-	case "finite": // A number in JSON always is.
 	default:
 		return false
 	}
@@ -276,23 +271,24 @@ func integerKeyword(schema *jsonschema.Schema, r rule) bool {
 		return false // Not all clients take an enum of numbers.
 	}
 	n := number(r.value)
-	bound := json.Number(strconv.FormatInt(n, 10))
 	switch r.name {
 	case "const":
-		schema.Minimum, schema.Maximum = bound, bound
+		schema.Minimum, schema.Maximum = integer(n), integer(n)
 	case "gte":
-		schema.Minimum = bound
+		schema.Minimum = integer(n)
 	case "lte":
-		schema.Maximum = bound
+		schema.Maximum = integer(n)
 	case "gt":
-		schema.Minimum = json.Number(strconv.FormatInt(n+1, 10))
+		schema.Minimum = integer(n + 1)
 	case "lt":
-		schema.Maximum = json.Number(strconv.FormatInt(n-1, 10))
+		schema.Maximum = integer(n - 1)
 	default:
 		return false
 	}
 	return true
 }
+
+func integer(n int64) json.Number { return json.Number(strconv.FormatInt(n, 10)) }
 
 // number returns the value of a 32-bit integer.
 func number(v protoreflect.Value) int64 {
@@ -306,7 +302,7 @@ func number(v protoreflect.Value) int64 {
 	}
 }
 
-// longKeyword is about numbers that travel as text, so that bounds become words.
+// longKeyword is about numbers that travel as text, which keywords cannot compare.
 func longKeyword(schema *jsonschema.Schema, r rule) bool {
 	switch r.name {
 	case "const":
@@ -403,7 +399,7 @@ func (p *projection) expressions(schema *jsonschema.Schema, d protoreflect.Descr
 			p.refuse(d, "the rule %q of %s has no message, which is what a model is told of it: add one", r.GetId(), d.FullName())
 			continue
 		}
-		describe(schema, strings.TrimSuffix(r.GetMessage(), ".")+".")
+		describe(schema, strings.ToUpper(r.GetMessage()[:1])+strings.TrimSuffix(r.GetMessage()[1:], ".")+".")
 	}
 	if len(bare) > 0 {
 		p.refuse(d, "%s has a cel_expression, which has no message: write it as cel with an id, a message and the expression", d.FullName())

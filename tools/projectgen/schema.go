@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
+
+	"compozy.dev/compozy/internal/wire"
 )
 
 // tool is a published method with its schemas.
@@ -76,9 +78,11 @@ func (p *projection) object(md protoreflect.MessageDescriptor) *jsonschema.Schem
 		field := p.field(fd)
 		// What is said of every value of a kind comes after what is said of this one.
 		field.Description = strings.TrimSpace(comment(fd) + " " + field.Description)
-		p.choices(field, fd)
 		if p.input {
+			choices(field, fd)
 			p.narrow(field, fd, fieldRules(fd))
+		} else {
+			field.Deprecated = deprecated(fd)
 		}
 		schema.Properties.Set(string(fd.Name()), field)
 		if required[fd.Name()] {
@@ -172,6 +176,7 @@ const (
 	natural    = `^(0|[1-9][0-9]{0,18})$` // a signed number that is not negative
 	base64Text = `^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$`
 	seconds    = `^-?[0-9]{1,12}(\.[0-9]{1,9})?s$`
+	paths      = `^([a-z][A-Za-z0-9]*([.,][a-z][A-Za-z0-9]*)*)?$`
 )
 
 // value returns the schema of one value of a field: itself, or an element of it.
@@ -190,30 +195,19 @@ func (p *projection) value(fd protoreflect.FieldDescriptor) *jsonschema.Schema {
 }
 
 func scalar(kind protoreflect.Kind) *jsonschema.Schema {
-	integer := func(low int64, high uint64) *jsonschema.Schema {
-		return &jsonschema.Schema{
-			Type:    "integer",
-			Minimum: json.Number(strconv.FormatInt(low, 10)),
-			Maximum: json.Number(strconv.FormatUint(high, 10)),
-		}
-	}
 	switch kind {
 	case protoreflect.BoolKind:
 		return &jsonschema.Schema{Type: "boolean"}
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
-		return integer(math.MinInt32, math.MaxInt32)
+		return &jsonschema.Schema{Type: "integer", Minimum: integer(math.MinInt32), Maximum: integer(math.MaxInt32)}
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		return integer(0, math.MaxUint32)
+		return &jsonschema.Schema{Type: "integer", Minimum: integer(0), Maximum: integer(math.MaxUint32)}
 	case protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind:
 		return &jsonschema.Schema{Type: "string", Pattern: signed}
 	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
 		return &jsonschema.Schema{Type: "string", Pattern: unsigned}
 	case protoreflect.FloatKind:
-		return &jsonschema.Schema{
-			Type:    "number",
-			Minimum: float(-math.MaxFloat32),
-			Maximum: float(math.MaxFloat32),
-		}
+		return &jsonschema.Schema{Type: "number", Minimum: float(-math.MaxFloat32, 32), Maximum: float(math.MaxFloat32, 32)}
 	case protoreflect.DoubleKind:
 		return &jsonschema.Schema{Type: "number"}
 	case protoreflect.BytesKind:
@@ -223,15 +217,21 @@ func scalar(kind protoreflect.Kind) *jsonschema.Schema {
 	}
 }
 
-func float(f float64) json.Number { return json.Number(strconv.FormatFloat(f, 'g', -1, 64)) }
+// float returns the shortest number that reads as f in so many bits.
+func float(f float64, bits int) json.Number {
+	return json.Number(strconv.FormatFloat(f, 'g', -1, bits))
+}
 
 // enum returns the schema of an enum: its words. An input offers neither the zero value,
 // which is the same as leaving the field out, nor deprecated ones. An output has them all.
 func (p *projection) enum(fd protoreflect.FieldDescriptor) *jsonschema.Schema {
 	ed := fd.Enum()
-	if zero := ed.Values().ByNumber(0); zero == nil || enumWord(zero) != "unspecified" {
-		p.refuse(ed, "%s has no value %s_UNSPECIFIED = 0, which is what a reader is told in place of a value it does not know: add it",
-			ed.FullName(), strings.ToUpper(string(ed.Name())))
+	if foreign(ed) {
+		return p.formless(fd, ed)
+	}
+	if zero := ed.Values().ByNumber(0); zero == nil || wire.EnumWord(zero) != "unspecified" {
+		p.refuse(ed, "%s has no word for a value that a reader does not know: name its zero value after the type, with _UNSPECIFIED behind it",
+			ed.FullName())
 	}
 	schema := &jsonschema.Schema{Type: "string"}
 	for _, v := range values(ed) {
@@ -241,11 +241,7 @@ func (p *projection) enum(fd protoreflect.FieldDescriptor) *jsonschema.Schema {
 		if comment(v) == "" {
 			p.refuse(v, "%s has no comment, which says what it means: add one", v.FullName())
 		}
-		word := any(enumWord(v))
-		if slices.Contains(schema.Enum, word) {
-			p.refuse(v, "%s reads %q, as another value of %s does: rename one of them", v.FullName(), word, ed.FullName())
-		}
-		schema.Enum = append(schema.Enum, word)
+		schema.Enum = append(schema.Enum, wire.EnumWord(v))
 	}
 	return schema
 }
@@ -274,7 +270,7 @@ func (p *projection) message(fd protoreflect.FieldDescriptor) *jsonschema.Schema
 		"google.protobuf.UInt64Value", "google.protobuf.FloatValue", "google.protobuf.DoubleValue":
 		return scalar(md.Fields().ByName("value").Kind())
 	case "google.protobuf.FieldMask":
-		return &jsonschema.Schema{Type: "string", Description: "Comma-separated lowerCamelCase paths."}
+		return &jsonschema.Schema{Type: "string", Pattern: paths, Description: "Comma-separated lowerCamelCase paths."}
 	case "google.protobuf.Struct":
 		if !p.input {
 			return &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.TrueSchema}
@@ -282,9 +278,8 @@ func (p *projection) message(fd protoreflect.FieldDescriptor) *jsonschema.Schema
 	case "google.protobuf.Empty":
 		return &jsonschema.Schema{Type: "object", Properties: jsonschema.NewProperties(), AdditionalProperties: jsonschema.FalseSchema}
 	}
-	if strings.HasPrefix(string(md.FullName()), "google.protobuf.") {
-		p.refuse(fd, "%s is a %s, whose form no schema can state: use a message with the fields that are meant", fd.FullName(), md.FullName())
-		return &jsonschema.Schema{Type: "string"}
+	if foreign(md) {
+		return p.formless(fd, md)
 	}
 	if slices.Contains(p.path, md.FullName()) {
 		p.refuse(fd, "%s makes %s contain itself, and a schema has an end: list the parts flat, each with a reference to its parent",
@@ -294,8 +289,16 @@ func (p *projection) message(fd protoreflect.FieldDescriptor) *jsonschema.Schema
 	return p.object(md)
 }
 
+// foreign reports whether a type is one of protobuf's own.
+func foreign(d protoreflect.Descriptor) bool { return d.FullName().Parent() == "google.protobuf" }
+
+func (p *projection) formless(fd protoreflect.FieldDescriptor, typ protoreflect.Descriptor) *jsonschema.Schema {
+	p.refuse(fd, "%s is a %s, which can be anything: use a message with the fields that are meant", fd.FullName(), typ.FullName())
+	return &jsonschema.Schema{Type: "object"}
+}
+
 // choices says which other fields a field excludes.
-func (p *projection) choices(schema *jsonschema.Schema, fd protoreflect.FieldDescriptor) {
+func choices(schema *jsonschema.Schema, fd protoreflect.FieldDescriptor) {
 	oneof := fd.ContainingOneof()
 	if oneof == nil || oneof.IsSynthetic() {
 		return
