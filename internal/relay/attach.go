@@ -78,8 +78,11 @@ func attach(ctx context.Context, conn Conn, logger *slog.Logger, req *facadev1.A
 	defer started()
 	unhook := context.AfterFunc(starting, stop)
 	attached, s, err := a.open(life, req)
-	if !unhook() && ctx.Err() == nil {
+	if !unhook() { // the stream was ended, whatever open says
 		err = fault.New(fault.Timeout, "the daemon did not answer within %v; see `compozy daemon status`", attachTimeout)
+		if ctx.Err() != nil {
+			err = fault.New(fault.Cancelled, "attaching to the daemon was given up")
+		}
 	}
 	if err != nil {
 		stop()

@@ -50,7 +50,7 @@ func (r *Relay) Call(ctx context.Context, name string, arguments []byte) ([]byte
 	if t == nil {
 		return nil, fault.New(fault.NotFound, "%s", unknownTool(name))
 	}
-	return r.call(ctx, t, arguments, "")
+	return r.call(ctx, t, arguments, "compozy "+r.version)
 }
 
 // unknownTool says the same of a tool that does not exist and of one that is not served.

@@ -9,8 +9,8 @@
 //
 // A line from the client is checked by the scanner, goes through the SDK to a tool of the
 // table in gen/mcptool, and from there takes the same way for every tool: arguments to
-// request, the workspace set, request to the daemon, answer to JSON. Nothing about a
-// single tool is known here.
+// request, the workspace set, request to the daemon, answer to JSON. All that is known here
+// of single tools is which ones to begin with.
 //
 // Refusals are results with isError, one sentence for the model, and the machine's part
 // under _meta["compozy.dev/error"]. JSON-RPC errors are for messages that are malformed,

@@ -300,7 +300,3 @@ func (s *scanner) report(code int64, format string, args ...any) {
 		s.problem = problem(code, format, args...)
 	}
 }
-
-func problem(code int64, format string, args ...any) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
-}

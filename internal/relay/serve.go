@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -42,26 +40,17 @@ func (r *Relay) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) erro
 	// The SDK does not cancel calls when the context of their connection ends.
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	client, parcels := new(atomic.Pointer[mcp.Implementation]), new(parcels)
-	c := newStdio(in, out, ctx.Done(), cut, parcels, func(params json.RawMessage) json.RawMessage {
-		return r.handshake(params, client)
-	})
-	session, err := r.server(calls, client, parcels).Connect(calls, c, &mcp.ServerSessionOptions{
-		State: &mcp.ServerSessionState{InitializeParams: &mcp.InitializeParams{ProtocolVersion: handshakeVersions()[0]}},
-	})
-	if err != nil {
-		return fmt.Errorf("serve over stdio: %w", err)
-	}
-	return c.wait(session.Wait)
+	results := new(parcels)
+	return serveStdio(r.server(calls, results), in, out, ctx.Done(), cut, results)
 }
 
 // server returns the SDK's server with every tool that is served. The tools' calls end
-// when calls does.
-func (r *Relay) server(calls context.Context, client *atomic.Pointer[mcp.Implementation], parcels *parcels) *mcp.Server {
+// when the context does.
+func (r *Relay) server(ctx context.Context, results *parcels) *mcp.Server {
 	// The SDK's own log lines quote what was sent, so it gets no logger.
 	server := mcp.NewServer(r.implementation(), &mcp.ServerOptions{
 		Instructions: r.instructions(),
-		Capabilities: capabilities(),
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.TTLMs, c.CacheScope = int(listTTL.Milliseconds()), "private"
 		},
@@ -69,32 +58,24 @@ func (r *Relay) server(calls context.Context, client *atomic.Pointer[mcp.Impleme
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if p, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok && r.tools[p.Name] == nil {
-				return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: unknownTool(p.Name)}
+				return nil, problem(jsonrpc.CodeInvalidParams, "%s", unknownTool(p.Name))
 			}
 			return next(ctx, method, req)
 		}
 	})
 	for _, t := range r.tools {
-		server.AddTool(describe(t), func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			ctx, cancel := context.WithCancel(ctx)
+		server.AddTool(describe(t), func(call context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			call, cancel := context.WithCancel(call)
 			defer cancel()
-			defer context.AfterFunc(calls, cancel)()
-			info := req.ClientInfo()
-			if info == nil {
-				info = client.Load()
-			}
-			result, err := r.call(ctx, t, req.Params.Arguments, clientName(info))
+			defer context.AfterFunc(ctx, cancel)()
+			result, err := r.call(call, t, req.Params.Arguments, clientName(req.ClientInfo()))
 			if err != nil {
 				return refusal(fault.As(err)), nil // a result, so that the model sees it
 			}
-			return parcels.leave(result)
+			return results.leave(result)
 		})
 	}
 	return server
-}
-
-func capabilities() *mcp.ServerCapabilities {
-	return &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}
 }
 
 // describe returns what clients are told of a tool.
@@ -117,43 +98,6 @@ func describe(t *tool) *mcp.Tool {
 		d.Meta = mcp.Meta{"anthropic/alwaysLoad": true}
 	}
 	return d
-}
-
-// handshake returns the result of initialize. It agrees to the client's version where it
-// is one that has a handshake, and never refuses: a client that cannot speak what it is
-// offered leaves.
-func (r *Relay) handshake(params json.RawMessage, client *atomic.Pointer[mcp.Implementation]) json.RawMessage {
-	var asked struct {
-		ProtocolVersion json.RawMessage `json:"protocolVersion"`
-		ClientInfo      json.RawMessage `json:"clientInfo"`
-	}
-	var version string
-	var info mcp.Implementation
-	// What cannot be read is as good as absent.
-	_ = json.Unmarshal(params, &asked)
-	_ = json.Unmarshal(asked.ProtocolVersion, &version)
-	if json.Unmarshal(asked.ClientInfo, &info) == nil {
-		client.Store(&info)
-	}
-	versions := handshakeVersions()
-	if !slices.Contains(versions, version) {
-		version = versions[0]
-	}
-	result, err := json.Marshal(&mcp.InitializeResult{
-		ProtocolVersion: version,
-		Capabilities:    capabilities(),
-		ServerInfo:      r.implementation(),
-		Instructions:    r.instructions(),
-	})
-	if err != nil {
-		panic(err) // made of strings
-	}
-	return result
-}
-
-// handshakeVersions lists the versions of the protocol that have a handshake, newest first.
-func handshakeVersions() []string {
-	return slices.DeleteFunc(mcp.SupportedProtocolVersions(), func(v string) bool { return v >= modernVersion })
 }
 
 func refusal(e *fault.Error) *mcp.CallToolResult {

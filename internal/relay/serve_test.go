@@ -67,9 +67,9 @@ func TestCallsBeforeTheEndOfInputAreAllAnswered(t *testing.T) {
 }
 
 func TestParallelCallsGetWholeLines(t *testing.T) {
-	const calls = 200
+	const calls, letters = 200, 50 << 10
 	h := newHost(t)
-	text := strings.Repeat("ü", 50<<10)
+	text := strings.Repeat("ü", letters)
 	var all sync.WaitGroup // so that they are all open at once
 	all.Add(calls)
 	h.answer = func(_ context.Context, c call) (proto.Message, error) {
@@ -85,18 +85,16 @@ func TestParallelCallsGetWholeLines(t *testing.T) {
 		lines[i] = toolCall(fmt.Sprint(i), "compozy_host__memory__get", fmt.Sprintf(`{"id":"mem_%d"}`, i))
 	}
 	c.send(lines...)
-	seen := map[string]bool{}
+	seen := map[int]bool{}
 	for range calls {
-		a := c.answer()
-		var body struct{ Entry struct{ ID, Text string } }
-		result := a.tool(t)
-		if err := json.Unmarshal(result.StructuredContent, &body); err != nil {
-			t.Fatal(err)
+		line := c.line()
+		var id, entry int
+		_, _ = fmt.Sscanf(line, `{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"{\"entry\":{\"id\":\"mem_%d\"`, &id, &entry)
+		// Whole, and in both forms: the byte is the second one of each ü.
+		if id != entry || strings.Count(line, "\xbc") != 2*letters || strings.Count(line, "}}\n") != 1 {
+			t.Fatalf("line of %d bytes is not the answer to one call: %.200s", len(line), line)
 		}
-		if body.Entry.ID != "mem_"+string(a.ID) || body.Entry.Text != text || result.text() != string(result.StructuredContent) {
-			t.Fatalf("the answer to %s is about %s", a.ID, body.Entry.ID)
-		}
-		seen[string(a.ID)] = true
+		seen[id] = true
 	}
 	if len(seen) != calls {
 		t.Errorf("got answers to %d calls, want %d", len(seen), calls)
@@ -171,6 +169,38 @@ func TestCancelThatMeetsTheAnswerIsHarmless(t *testing.T) {
 	c.closeInput()
 	if err := c.ended(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestIDOfAnOpenCallIsItsOwn(t *testing.T) {
+	h := newHost(t)
+	arrived, release := make(chan struct{}), make(chan struct{})
+	h.answer = func(_ context.Context, c call) (proto.Message, error) {
+		close(arrived)
+		<-release
+		return c.tool.NewOutput(), nil
+	}
+	h.start(t)
+	c := serve(t, attach(t, h))
+	c.initialize()
+	c.send(toolCall("5", "compozy_host__tasks__list", `{}`))
+	await(t, arrived)
+	c.send(toolCall("5", "compozy_host__tasks__create", createOne),
+		`{"jsonrpc":"2.0","id":5,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":5,"method":"ping","Method":"x"}`,
+		`{"jsonrpc":"2.0","id":5.0,"method":"ping"}`)
+	for range 4 {
+		if a := c.answer(); string(a.ID) != "null" || a.Error == nil || a.Error.Code != -32600 {
+			t.Errorf("got answer to %s: %+v, want an error without an id", a.ID, a.Error)
+		}
+	}
+	close(release)
+	if a := c.answer(); string(a.ID) != "5" || a.tool(t).IsError {
+		t.Errorf("got answer to %s: %s, want the result of 5", a.ID, a.Result)
+	}
+	c.send(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
+	if a := c.answer(); string(a.ID) != "5" || a.Error != nil {
+		t.Errorf("got answer to %s: %+v, want one to 5", a.ID, a.Error)
 	}
 }
 
@@ -253,6 +283,37 @@ func TestBrokenOutputEndsTheRelay(t *testing.T) {
 				t.Errorf("got %v, want what the output failed with", err)
 			}
 		})
+	}
+}
+
+func TestOutputThatNobodyTakesDoesNotKeepTheRelay(t *testing.T) {
+	h := newHost(t)
+	h.start(t)
+	in, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	if _, err := io.WriteString(w, strings.Repeat("rubbish\n", 3)); err != nil {
+		t.Fatal(err)
+	}
+	outR, outW := io.Pipe()
+	t.Cleanup(func() { outR.Close() })
+	r := attach(t, h)
+	ctx, leave := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Serve(ctx, in, outW) }()
+	if _, err := outR.Read(make([]byte, 1)); err != nil { // and no more than that
+		t.Fatal(err)
+	}
+	leave()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("the relay does not end")
 	}
 }
 

@@ -29,71 +29,144 @@ const (
 
 	// keptBuffer is the largest output buffer that is kept for the next answer.
 	keptBuffer = 1 << 20
-
-	// codeNotInitialized answers a request that came before the handshake. The codes that
-	// the protocol once had for this are reserved and not to be sent any more.
-	codeNotInitialized = -31002
 )
 
 // stdio is the connection to a client that writes one message per line and reads one per
-// line. It is its own transport: it serves one session.
-//
-// It takes over what would end the SDK's own connection or be lost on it. Lines that are
-// no messages are answered here, and reading goes on. The end of the input is passed on
-// when every call is answered. It also does the handshake, because an SDK session that
-// has seen a request without one refuses it for good.
+// line. It takes over what would end the SDK's own connection or be lost on it: lines that
+// are no messages are answered here and reading goes on, and the end of the input is
+// passed on when every call is answered.
 type stdio struct {
-	out       io.Writer
-	handshake func(params json.RawMessage) json.RawMessage // returns the result of initialize
-	leave     <-chan struct{}                              // closed when no more input is wanted
-	cut       func()                                       // cancels every open call
-	parcels   *parcels                                     // results of tools
+	out     io.Writer
+	leave   <-chan struct{} // closed when no more input is wanted
+	cut     func()          // cancels every open call
+	parcels *parcels        // results of tools
+
+	// The SDK's sessions: one follows the handshake, the other the versions without one. A
+	// client may change from probing in the one way to talking in the other.
+	handshake, modern *lane
 
 	frames   chan []byte
-	inputEnd error // why frames is closed
-
-	over chan struct{} // closed when nothing more will be read
-	end  error         // why over is closed
+	inputEnd error         // why frames is closed
+	closed   chan struct{} // closed when the output is broken
+	over     chan struct{} // closed when nothing more will be read
+	end      error         // why over is closed
 
 	// Of the reading side alone.
 	scanner     scanner
-	initialized bool
 	toldFraming bool
+	initialized bool // the handshake has begun
 
-	closeOnce sync.Once
-	closed    chan struct{}
+	mu       sync.Mutex
+	open     map[jsonrpc.ID]*request
+	idle     chan struct{} // has an element when open may have become empty
+	writeErr error         // the first
 
-	mu   sync.Mutex
-	open map[jsonrpc.ID]*request
-	idle chan struct{} // has an element when open may have become empty
-
-	writeMu  sync.Mutex
-	buf      []byte
-	writeErr error // the first
+	writeMu sync.Mutex // held while the output takes a line, which may be for ever
+	buf     []byte
 }
 
 // request is a request that has no answer yet.
 type request struct {
 	id        json.RawMessage // as the client wrote it
 	method    string
+	lane      *lane
 	cancelled bool
 }
 
-func newStdio(in io.Reader, out io.Writer, leave <-chan struct{}, cut func(), parcels *parcels, handshake func(json.RawMessage) json.RawMessage) *stdio {
+// lane is what one of the SDK's sessions sees of a connection.
+type lane struct {
+	c        *stdio
+	messages chan jsonrpc.Message
+}
+
+// serveStdio serves a client until the connection is over, and returns what went wrong
+// with it.
+func serveStdio(server *mcp.Server, in io.Reader, out io.Writer, leave <-chan struct{}, cut func(), parcels *parcels) error {
 	c := &stdio{
-		out: out, handshake: handshake, leave: leave, cut: cut, parcels: parcels,
+		out: out, leave: leave, cut: cut, parcels: parcels,
 		frames: make(chan []byte),
-		over:   make(chan struct{}),
 		closed: make(chan struct{}),
+		over:   make(chan struct{}),
 		open:   map[jsonrpc.ID]*request{},
 		idle:   make(chan struct{}, 1),
 	}
+	c.handshake = &lane{c: c, messages: make(chan jsonrpc.Message)}
+	c.modern = &lane{c: c, messages: make(chan jsonrpc.Message)}
+	var sessions sync.WaitGroup
+	for _, l := range []*lane{c.handshake, c.modern} {
+		session, err := server.Connect(context.Background(), l, nil)
+		if err != nil {
+			return fmt.Errorf("serve over stdio: %w", err)
+		}
+		sessions.Go(func() { _ = session.Wait() }) // it knows no more than c does
+	}
 	go c.pump(in)
-	return c
+	go c.run()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		sessions.Wait()
+	}()
+
+	select {
+	case <-c.over:
+	case <-leave:
+		// An output that nobody takes can hold up the reading side.
+		within(leavePatience+cutPatience, c.over)
+	}
+	// What still holds up a session now has ignored that it was cancelled.
+	within(joinPatience, ended)
+	if within(0, c.over) && c.end != nil {
+		return c.end
+	}
+	return c.broken()
 }
 
-// pump passes lines on until the input or the connection ends. It is not waited for: a
-// read from a terminal or an inherited pipe cannot be interrupted.
+// within reports whether done is closed, for which it waits.
+func within(patience time.Duration, done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// Connect returns l, which is connected from the start.
+func (l *lane) Connect(context.Context) (mcp.Connection, error) { return l, nil }
+
+// SessionID returns nothing: there is one client.
+func (l *lane) SessionID() string { return "" }
+
+// Close does nothing: the connection ends its lanes, and not the other way round.
+func (l *lane) Close() error { return nil }
+
+// Read returns the next message of the lane.
+func (l *lane) Read(context.Context) (jsonrpc.Message, error) {
+	select {
+	case msg := <-l.messages:
+		return msg, nil
+	case <-l.c.over:
+		return nil, io.EOF
+	}
+}
+
+func (l *lane) pass(msg *jsonrpc.Request) {
+	select {
+	case l.messages <- msg:
+	case <-l.c.closed:
+	}
+}
+
+// pump takes lines from the input until that or the connection ends. It is not waited
+// for: a read from a terminal or an inherited pipe cannot be interrupted.
 func (c *stdio) pump(in io.Reader) {
 	defer close(c.frames)
 	r := bufio.NewReaderSize(in, inputBuffer)
@@ -102,94 +175,43 @@ func (c *stdio) pump(in io.Reader) {
 		if len(frame) > 0 {
 			select {
 			case c.frames <- frame:
-			case <-c.closed:
+			case <-c.over:
 				return
 			}
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				err = fmt.Errorf("read from the client: %w", err)
-			}
 			c.inputEnd = err
 			return
 		}
 	}
 }
 
-// Connect returns c, which is connected from the start.
-func (c *stdio) Connect(context.Context) (mcp.Connection, error) { return c, nil }
-
-// SessionID returns nothing: there is one session.
-func (c *stdio) SessionID() string { return "" }
-
-// Close ends reading. Whether the output works is not its business.
-func (c *stdio) Close() error {
-	c.closeOnce.Do(func() { close(c.closed) })
-	return nil
-}
-
-// wait returns what went wrong with the connection, once it is over. It gives the SDK's
-// session, which join waits for, little time after that: what it still holds up by then
-// has ignored that it was cancelled.
-func (c *stdio) wait(join func() error) error {
-	joined := make(chan struct{})
-	go func() {
-		defer close(joined)
-		_ = join() // says what is known here already
-	}()
-	<-c.over
-	select {
-	case <-joined:
-	case <-time.After(joinPatience):
-	}
-	if !errors.Is(c.end, io.EOF) {
-		return c.end
-	}
-	return c.broken()
-}
-
-// Read returns the next message that the SDK has to deal with. At the end of the input,
-// and when the relay leaves, it returns an error once the open calls are answered or had
-// their time.
-func (c *stdio) Read(context.Context) (jsonrpc.Message, error) {
-	msg, err := c.read()
-	if err != nil {
-		c.end = err
-		close(c.over)
-	}
-	return msg, err
-}
-
-func (c *stdio) read() (jsonrpc.Message, error) {
+// run deals with lines until the input ends, the output breaks or the relay leaves. The
+// open calls are answered by then, or had their time.
+func (c *stdio) run() {
+	defer close(c.over)
 	for {
 		select {
+		case <-c.closed:
+			return
 		case <-c.leave:
 			c.drain()
-			return nil, io.EOF
-		default:
-		}
-		select {
-		case <-c.leave:
-		case <-c.closed:
-			return nil, io.EOF
+			return
 		case frame, ok := <-c.frames:
-			if !ok {
-				return nil, c.ended()
+			if ok {
+				c.accept(frame)
+				continue
 			}
-			if msg := c.accept(frame); msg != nil {
-				return msg, nil
+			if !errors.Is(c.inputEnd, io.EOF) {
+				c.end = fmt.Errorf("read from the client: %w", c.inputEnd)
 			}
+			if errors.Is(c.inputEnd, errFrameTooLong) {
+				c.refuse(nil, problem(jsonrpc.CodeInvalidRequest, "invalid request: %v; the connection ends here", errFrameTooLong))
+			}
+			c.drain()
+			return
 		}
 	}
-}
-
-// ended returns why the input ended, when everything that came before it is answered.
-func (c *stdio) ended() error {
-	if errors.Is(c.inputEnd, errFrameTooLong) {
-		c.refuse(nil, problem(jsonrpc.CodeInvalidRequest, "invalid request: %v; the connection ends here", errFrameTooLong))
-	}
-	c.drain()
-	return c.inputEnd
 }
 
 // drain waits for the answers to the open calls, and cancels those that take too long.
@@ -223,33 +245,37 @@ func (c *stdio) settle(patience time.Duration, hurry <-chan struct{}) bool {
 	}
 }
 
-// accept deals with a line. It returns the message in it, or nil when there is nothing
-// left to do about it.
-func (c *stdio) accept(line []byte) jsonrpc.Message {
+// accept deals with a line.
+func (c *stdio) accept(line []byte) {
 	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff")))
 	switch {
 	case len(line) == 0:
-		return nil
+		return
 	case isHeader(line):
 		if !c.toldFraming {
 			c.toldFraming = true
 			c.refuse(nil, problem(jsonrpc.CodeParseError, "parse error: MCP over stdio has no Content-Length headers; a message is one line that ends with a newline"))
 		}
-		return nil
+		return
 	}
-	m, problem := c.scanner.scan(line)
+	m, wrong := c.scanner.scan(line)
+	l := c.handshake
+	if m.modern {
+		l = c.modern
+	}
 	switch {
-	case problem != nil:
-		c.refuse(m.id, problem)
+	case wrong != nil && c.isOpen(m.id):
+		c.refuse(nil, wrong)
+	case wrong != nil:
+		c.refuse(m.id, wrong)
 	case m.answer:
 	case m.method == "notifications/cancelled":
-		return c.cancelled(m)
+		c.cancel(m)
 	case m.id == nil:
-		return &jsonrpc.Request{Method: m.method, Params: m.params}
+		l.pass(&jsonrpc.Request{Method: m.method, Params: m.params})
 	default:
-		return c.request(m)
+		c.request(m, l)
 	}
-	return nil
 }
 
 // isHeader reports whether a line belongs to the framing that language servers use.
@@ -258,62 +284,82 @@ func isHeader(line []byte) bool {
 	return found && (strings.EqualFold(name, "Content-Length") || strings.EqualFold(name, "Content-Type"))
 }
 
-// request takes in a request. The handshake is answered at once, so nothing can come
-// between it and its answer, and it cannot be cancelled.
-func (c *stdio) request(m message) jsonrpc.Message {
+// request passes a request on, unless it comes at the wrong time.
+func (c *stdio) request(m message, l *lane) {
 	switch {
+	case c.isOpen(m.id):
+		c.refuse(nil, problem(jsonrpc.CodeInvalidRequest, "invalid request: the id %.100s belongs to a request that is not answered yet", m.id))
+		return
 	case m.method == "initialize" && c.initialized:
 		c.refuse(m.id, problem(jsonrpc.CodeInvalidRequest, `invalid request: "initialize" was answered before, and a connection has one handshake`))
-		return nil
+		return
 	case m.method == "initialize":
 		c.initialized = true
-		c.send(m.id, "result", c.handshake(m.params))
-		return nil
-	case !c.initialized && !m.modern && m.method != "ping" && m.method != "server/discover":
+		m.params = helloParams(m.params)
+	case l == c.handshake && !c.initialized && m.method != "ping" && m.method != "server/discover":
 		c.refuse(m.id, problem(codeNotInitialized, `%.100q came before the handshake: send "initialize" first, or name a protocol version from %s on in each request's _meta`, m.method, modernVersion))
-		return nil
+		return
 	}
-
 	id, _ := parseID(m.id) // the scanner saw that it is one
 	c.mu.Lock()
-	_, taken := c.open[id]
-	if !taken {
-		c.open[id] = &request{id: m.id, method: m.method}
-	}
+	c.open[id] = &request{id: m.id, method: m.method, lane: l}
 	c.mu.Unlock()
-	if taken {
-		// An answer with this id would be taken for the answer to the other request.
-		c.refuse(nil, problem(jsonrpc.CodeInvalidRequest, "invalid request: the id %.100s belongs to a request that is not answered yet", m.id))
-		return nil
-	}
-	return &jsonrpc.Request{ID: id, Method: m.method, Params: m.params}
+	l.pass(&jsonrpc.Request{ID: id, Method: m.method, Params: m.params})
 }
 
-// cancelled notes that nobody waits for a request any more and passes that on. What is
-// not open cannot be cancelled.
-func (c *stdio) cancelled(m message) jsonrpc.Message {
+// helloParams returns the params of initialize without what the SDK would refuse them for.
+// Whatever version a client names, it is told one that it can have.
+func helloParams(params json.RawMessage) json.RawMessage {
+	var hello map[string]json.RawMessage
+	if json.Unmarshal(params, &hello) != nil || hello == nil {
+		return json.RawMessage(`{}`)
+	}
+	for key, as := range map[string]any{
+		"protocolVersion": new(string), "capabilities": new(mcp.ClientCapabilities), "clientInfo": new(mcp.Implementation),
+	} {
+		if json.Unmarshal(hello[key], as) != nil {
+			delete(hello, key)
+		}
+	}
+	out, err := json.Marshal(hello)
+	if err != nil {
+		return params
+	}
+	return out
+}
+
+// isOpen reports whether a request has this id and no answer yet. Whatever else is said
+// with that id would be taken for its answer.
+func (c *stdio) isOpen(id json.RawMessage) bool {
+	key, ok := parseID(id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return ok && c.open[key] != nil
+}
+
+// cancel notes that nobody waits for a request any more, and passes that on. What is not
+// open cannot be cancelled, and neither can the handshake.
+func (c *stdio) cancel(m message) {
 	id, ok := parseID(m.requestID)
 	if !ok {
-		return nil
+		return
 	}
 	c.mu.Lock()
 	req := c.open[id]
-	if req != nil {
-		req.cancelled = true
+	if req == nil || req.method == "initialize" {
+		c.mu.Unlock()
+		return
 	}
+	req.cancelled = true
 	c.mu.Unlock()
-	if req == nil {
-		return nil
+	if params, err := json.Marshal(mcp.CancelledParams{RequestID: id.Raw()}); err == nil {
+		req.lane.pass(&jsonrpc.Request{Method: m.method, Params: params})
 	}
-	params, err := json.Marshal(mcp.CancelledParams{RequestID: id.Raw()})
-	if err != nil {
-		return nil
-	}
-	return &jsonrpc.Request{Method: m.method, Params: params}
 }
 
 // Write sends what the SDK has to say. An answer that nobody waits for is dropped.
-func (c *stdio) Write(_ context.Context, msg jsonrpc.Message) error {
+func (l *lane) Write(_ context.Context, msg jsonrpc.Message) error {
+	c := l.c
 	answer, ok := msg.(*jsonrpc.Response)
 	if !ok {
 		line, err := jsonrpc.EncodeMessage(msg)
@@ -376,7 +422,7 @@ func (c *stdio) send(id json.RawMessage, kind string, body ...[]byte) {
 func (c *stdio) write(line func(buf []byte) []byte) {
 	c.writeMu.Lock()
 	defer c.writeMu.Unlock()
-	if c.writeErr != nil {
+	if c.broken() != nil {
 		return
 	}
 	buf := append(line(c.buf[:0]), '\n')
@@ -384,37 +430,16 @@ func (c *stdio) write(line func(buf []byte) []byte) {
 		c.buf = buf
 	}
 	if _, err := c.out.Write(buf); err != nil {
+		c.mu.Lock()
 		c.writeErr = fmt.Errorf("write to the client: %w", err)
-		_ = c.Close()
+		c.mu.Unlock()
+		close(c.closed)
 	}
 }
 
 // broken returns the error that the output failed with.
 func (c *stdio) broken() error {
-	c.writeMu.Lock()
-	defer c.writeMu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	return c.writeErr
-}
-
-// inOurWords returns the error that a client is told for one that the SDK made. Those
-// often have no code, or quote Go types and the whole of the params.
-func inOurWords(method string, err error) *jsonrpc.Error {
-	e := &jsonrpc.Error{}
-	errors.As(err, &e)
-	switch {
-	case e.Code == mcp.CodeUnsupportedProtocolVersion:
-		return e
-	case e.Code == jsonrpc.CodeMethodNotFound:
-		return problem(e.Code, "there is no method %.100q in this version of the protocol", method)
-	case e.Code == jsonrpc.CodeInvalidRequest && strings.HasPrefix(method, "notifications/"):
-		return problem(e.Code, "invalid request: %.100q is a notification, which has no id", method)
-	case e.Code == jsonrpc.CodeInvalidRequest:
-		return problem(jsonrpc.CodeInvalidParams, "invalid params: %.100q needs params", method)
-	case e.Code == jsonrpc.CodeInvalidParams && e.Message == err.Error() && e.Message != "invalid params":
-		return e // says what is wrong and no more
-	case e.Code == jsonrpc.CodeInvalidParams:
-		return problem(e.Code, "invalid params: not what %.100q takes", method)
-	default:
-		return problem(jsonrpc.CodeInternalError, "%.100q could not be answered", method)
-	}
 }

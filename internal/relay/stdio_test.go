@@ -18,7 +18,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 )
 
-// patient is a connection to a server with one tool, which ends only when it is cancelled
+// patient serves one tool, which ends only when it is cancelled
 // or, where it is deaf, never; arrived is closed when it is called.
 func patient(ctx context.Context, deaf bool, arrived chan<- struct{}, in io.Reader, out io.Writer) error {
 	calls, cut := context.WithCancel(context.Background())
@@ -33,12 +33,7 @@ func patient(ctx context.Context, deaf bool, arrived chan<- struct{}, in io.Read
 		<-end
 		return &mcp.CallToolResult{}, nil
 	})
-	c := newStdio(in, out, ctx.Done(), cut, new(parcels), func(json.RawMessage) json.RawMessage { return json.RawMessage(`{}`) })
-	session, err := server.Connect(calls, c, &mcp.ServerSessionOptions{State: &mcp.ServerSessionState{InitializeParams: &mcp.InitializeParams{}}})
-	if err != nil {
-		return err
-	}
-	return c.wait(session.Wait)
+	return serveStdio(server, in, out, ctx.Done(), cut, new(parcels))
 }
 
 const (
