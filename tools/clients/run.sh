@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Drives the relay with real MCP clients. Their versions are pinned in package.json. The
+# homes are thrown away, and nothing leaves this machine but the installation.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+compozy=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+
+if [ ! -e "$here/node_modules/.package-lock.json" ] || [ "$here/package-lock.json" -nt "$here/node_modules/.package-lock.json" ]; then
+	if ! npm ci --prefix "$here" --ignore-scripts --no-audit --no-fund --silent; then
+		if [ -n "${CI:-}" ]; then
+			echo "clients: npm could not install the MCP clients" >&2
+			exit 1
+		fi
+		echo "clients: NOT RUN: npm could not install the MCP clients" >&2
+		exit 0
+	fi
+	touch "$here/node_modules/.package-lock.json"
+fi
+
+work=$(mktemp -d)
+export COMPOZY_HOME=$work/home HOME=$work/user
+mkdir -m 700 "$HOME"
+trap '"$compozy" daemon stop >/dev/null 2>&1; rm -rf "$work"' EXIT
+
+# Clients call as fast as they can.
+mkdir -m 700 "$COMPOZY_HOME"
+printf 'version = 1\n[limits]\nwrites_per_second = 1000\nwrites_burst = 1000\n' >"$COMPOZY_HOME/config.toml"
+"$compozy" daemon start >/dev/null
+
+# serve prints the command that serves a new workspace with every tool.
+serve() {
+	mkdir "$work/$1"
+	"$compozy" workspace add "$work/$1" >/dev/null
+	printf '%s\n' "$compozy" mcp serve --workspace "$work/$1" --tools all --allow-destructive
+}
+
+fail=0
+report() { # name, exit status, output
+	if [ "$2" = 0 ]; then
+		printf 'ok    %-34s %s\n' "$1" "$3"
+	else
+		printf 'FAIL  %-34s %s\n' "$1" "$3"
+		fail=1
+	fi
+}
+try() { # name, command...
+	local name=$1 out status=0
+	shift
+	out=$(timeout 120 "$@" 2>"$work/stderr") || status=$?
+	[ "$status" = 0 ] || out="exit $status: $(tail -c 2000 <<<"$out") $(tail -c 2000 "$work/stderr")"
+	report "$name" "$status" "$out"
+}
+
+# Two of the clients need a newer Node than some machines have.
+node=$(compgen -G "$here/node_modules/node-*/bin/node" | head -n 1 || true)
+[ -n "$node" ] || node=node
+
+mapfile -t command < <(serve sdk1)
+try "TypeScript SDK 1" "$node" "$here/sdk1.mjs" "${command[@]}"
+mapfile -t command < <(serve sdk2)
+try "TypeScript SDK 2" "$node" "$here/sdk2.mjs" "${command[@]}"
+
+inspector() { # era
+	"$node" "$here/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js" --cli \
+		--protocol-era "$1" --method tools/list --strict --format json -q -e "COMPOZY_HOME=$COMPOZY_HOME" -- "${command[@]}" >"$work/list.json" &&
+		"$node" -e 'console.log(JSON.parse(require("fs").readFileSync(process.argv[1])).result.tools.length + " tools, no finding")' "$work/list.json"
+}
+mapfile -t command < <(serve inspector)
+for era in legacy modern; do
+	status=0
+	out=$(inspector "$era" 2>"$work/stderr") || status=$?
+	[ "$status" = 0 ] || out="exit $status: $(tail -c 2000 "$work/stderr")"
+	report "Inspector, $era era" "$status" "$out"
+done
+
+claude=$(compgen -G "$here/node_modules/@anthropic-ai/claude-code-*/claude" | head -n 1 || true)
+if [ -n "$claude" ]; then
+	mapfile -t command < <(serve claude)
+	status=0
+	"$claude" mcp add --scope user compozy-workspace -- "${command[@]}" >"$work/stderr" 2>&1 || status=$?
+	out=$(cd "$work/claude" && timeout 60 "$claude" mcp list 2>&1) || status=$?
+	grep -q 'compozy-workspace: .*Connected' <<<"$out" || status=1
+	report "Claude Code, mcp list" "$status" "$(grep -F compozy-workspace <<<"$out" | sed 's/: .* - / /' || echo "$out")"
+else
+	report "Claude Code, mcp list" 1 "no build for this platform is installed"
+fi
+exit $fail

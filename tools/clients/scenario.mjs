@@ -1,0 +1,67 @@
+// One call of every published tool, in an order in which each can succeed. A step is a
+// tool's family and verb with its arguments; later steps name tasks by the handles that
+// a new workspace gives out (t1, t2, ...) and memories by key.
+export const steps = [
+  ["tasks", "create", { tasks: [{ title: "Plan the release", key: "plan" }, { title: "Write notes" }] }],
+  ["tasks", "create", { tasks: [{ title: "Once only" }], client_key: "once" }],
+  ["tasks", "create", { tasks: [{ title: "Once only" }], client_key: "once" }],
+  ["tasks", "import", { tasks: [{ key: "a", title: "First" }, { key: "b", title: "Second", depends_on: ["a"], needs_human: true }], dry_run: true }],
+  ["tasks", "import", { tasks: [{ key: "a", title: "First" }, { key: "b", title: "Second", depends_on: ["a"], needs_human: true }] }],
+  ["tasks", "list", {}],
+  ["tasks", "list", { status: ["ready"], limit: "5", archived: null }],
+  ["tasks", "get", { id: "t1" }],
+  ["tasks", "search", { text: "RELEASE" }],
+  ["tasks", "tree", {}],
+  ["tasks", "activity", {}],
+  ["tasks", "summary", {}],
+  ["tasks", "update", { tasks: [{ id: "t3", title: "Changed", priority: "high", add_labels: ["x"] }] }],
+  ["tasks", "note", { notes: [{ id: "t3", text: "A note with 日本語 and 🚀" }] }],
+  ["tasks", "move", { ids: ["t3"], place: "last" }],
+  ["tasks", "link", { links: [{ id: "t3", depends_on: ["t1"] }] }],
+  ["tasks", "claim", { id: "t1" }],
+  ["tasks", "renew", { id: "t1" }],
+  ["tasks", "release", { id: "t1", reason: "later" }],
+  ["tasks", "claim", {}],
+  ["tasks", "complete", { id: "t1", result: "planned", usage: { cost_usd: 0.25, tokens: "1200" } }],
+  ["tasks", "fail", { id: "t2", reason: "no time", reason_class: "transient" }],
+  ["tasks", "why", { id: "t2" }],
+  ["tasks", "estimate", { text: "plan another release" }],
+  ["tasks", "retry", { ids: ["t2"] }],
+  ["tasks", "pause", { ids: ["t2"] }],
+  ["tasks", "resume", { ids: ["t2"] }],
+  ["tasks", "cancel", { ids: ["t2"] }],
+  ["tasks", "archive", { ids: ["t2"] }],
+  ["tasks", "unarchive", { ids: ["t2"] }],
+  ["tasks", "delete", { ids: ["t2"] }],
+  ["memory", "store", { text: "Releases are cut on Thursdays.", kind: "decision", key: "release-day", tags: ["release"] }],
+  ["memory", "recall", { query: "when do we release?" }],
+  ["memory", "recall", { query: "(\"AND* c++ NEAR(" }],
+  ["memory", "list", {}],
+  ["memory", "get", { id: "release-day" }],
+  ["memory", "update", { id: "release-day", status: "approved", confidence: 1 }],
+  ["memory", "archive", { ids: ["release-day"] }],
+  ["memory", "unarchive", { ids: ["release-day"] }],
+  ["memory", "forget", { ids: ["release-day"] }],
+];
+
+// run takes a connected client through every step. It fails on a protocol error, on a
+// tool error, on an answer without structured content, and on a tool that no step calls.
+export async function run(client) {
+  const { tools } = await client.listTools();
+  const uncalled = new Set(tools.map((t) => t.name));
+  for (const [family, verb, args] of steps) {
+    const name = `compozy_host__${family}__${verb}`;
+    const result = await client.callTool({ name, arguments: args });
+    if (result.isError) throw new Error(`${name}: ${result.content[0]?.text}`);
+    if (!result.structuredContent) throw new Error(`${name}: no structured content`);
+    if (JSON.stringify(JSON.parse(result.content[0].text)) !== JSON.stringify(result.structuredContent)) {
+      throw new Error(`${name}: text and structured content differ`);
+    }
+    uncalled.delete(name);
+  }
+  if (uncalled.size > 0) throw new Error(`no step calls ${[...uncalled].join(", ")}`);
+
+  const missing = await client.callTool({ name: "compozy_host__tasks__get", arguments: { id: "t999" } });
+  if (!missing.isError || missing.structuredContent) throw new Error("an unknown task is no plain tool error");
+  return `${tools.length} tools listed, ${steps.length} calls accepted, 1 tool error seen as one`;
+}

@@ -1,0 +1,10 @@
+// The official TypeScript SDK, version 1: node sdk1.mjs COMMAND ARGS...
+import { Client } from "@modelcontextprotocol/sdk/client/index.js";
+import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
+import { run } from "./scenario.mjs";
+
+const [command, ...args] = process.argv.slice(2);
+const client = new Client({ name: "sdk1", version: "1" });
+await client.connect(new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" }));
+console.log(await run(client));
+await client.close();
