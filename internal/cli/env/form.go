@@ -26,9 +26,10 @@ import (
 //   - where a request holds a list of things, arguments and flags describe one of them,
 //     and a file holds many.
 type form struct {
-	list   string  // field of the list of things; empty: there is none
-	plan   bool    // the things always come from a file, which is the one argument
-	params []param // in the order of the request's fields
+	list   string            // field of the list of things; empty: there is none
+	plan   bool              // the things always come from a file, which is the one argument
+	params []param           // in the order of the request's fields
+	words  *strings.Replacer // turns what models are told into what people are told
 }
 
 // param is a field of the request, or of the one thing in its list.
@@ -52,12 +53,12 @@ type schema struct {
 }
 
 // newForm returns the form of a tool. It panics where the table of tools is broken.
-func newForm(t *mcptool.Tool, plan bool) *form {
+func newForm(t *mcptool.Tool, plan bool, words *strings.Replacer) *form {
 	var s schema
 	if err := json.Unmarshal([]byte(t.Input), &s); err != nil {
 		panic(fmt.Errorf("schema of %s: %w", t.Name, err))
 	}
-	f := &form{plan: plan}
+	f := &form{plan: plan, words: words}
 	f.add(s, t.NewInput().ProtoReflect().Descriptor(), false)
 	return f
 }
@@ -77,7 +78,9 @@ func (f *form) add(s schema, md protoreflect.MessageDescriptor, item bool) {
 				f.add(*property.Items, fd.Message(), true)
 			}
 		default:
-			f.params = append(f.params, newParam(name, property, slices.Contains(s.Required, name), item))
+			p := newParam(name, property, slices.Contains(s.Required, name), item)
+			p.usage = f.words.Replace(p.usage)
+			f.params = append(f.params, p)
 		}
 	}
 }
@@ -284,21 +287,33 @@ func Content(value string, in io.Reader) (string, error) {
 	return string(data), nil
 }
 
-// explain returns err with the fields of a request called as on the command line.
+// explain returns err as people are told of it: with the fields called as on the command
+// line, and tools as commands.
 func (f *form) explain(cmd *cli.Command, err error) error {
 	var e *fault.Error
-	if !errors.As(err, &e) || e.Kind != fault.InvalidArgument || len(e.Fields) == 0 || cmd.IsSet("file") {
+	if !errors.As(err, &e) {
 		return err
 	}
-	fields := slices.Clone(e.Fields)
-	for i := range fields {
-		path, item := strings.CutPrefix(fields[i].Path, f.list+"[0].")
-		for _, p := range f.params {
-			rest, ok := strings.CutPrefix(path, p.field)
-			if ok && p.item == item && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-				fields[i].Path = p.label() + rest
-			}
+	told := *e
+	if e.Kind == fault.InvalidArgument && len(e.Fields) > 0 && !cmd.IsSet("file") {
+		told.Fields = slices.Clone(e.Fields)
+		for i := range told.Fields {
+			told.Fields[i].Path = f.called(told.Fields[i].Path)
+		}
+		told.Message = fault.Invalid(told.Fields...).Message
+	}
+	told.Message = f.words.Replace(told.Message)
+	return &told
+}
+
+// called returns how the command line calls the field at a path of the request.
+func (f *form) called(path string) string {
+	field, item := strings.CutPrefix(path, f.list+"[0].")
+	for _, p := range f.params {
+		rest, ok := strings.CutPrefix(field, p.field)
+		if ok && p.item == item && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			return p.label() + rest
 		}
 	}
-	return fault.Invalid(fields...)
+	return path
 }

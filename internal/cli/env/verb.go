@@ -60,17 +60,14 @@ func (f Family) Command(e *Env) *cli.Command {
 
 func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
 	v := f.Verbs[t.Verb]
-	form := newForm(t, v.Plan)
-	// The descriptions speak to models, which know commands as tools.
-	command := strings.NewReplacer(f.Name+"__", "compozy "+f.Noun+" ")
-	for i := range form.params {
-		form.params[i].usage = command.Replace(form.params[i].usage)
-	}
+	// Descriptions and messages speak to models, which know commands as tools.
+	words := strings.NewReplacer(f.Name+"__", "compozy "+f.Noun+" ")
+	form := newForm(t, v.Plan, words)
 	return &cli.Command{
 		Name:        strings.ReplaceAll(t.Verb, "_", "-"),
 		Usage:       t.Title,
 		ArgsUsage:   form.usage(),
-		Description: command.Replace(t.Description) + "\n\n" + Example(v.Example),
+		Description: words.Replace(t.Description) + "\n\n" + Example(v.Example),
 		Flags:       form.flags(),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			arguments, err := form.read(cmd, e.In)

@@ -54,7 +54,7 @@ func verbs() map[string]env.Verb {
 		"tree":      {Example: "compozy task tree t1 --depth 2", Empty: none, Arrange: indent},
 		"unarchive": {Example: "compozy task unarchive t3"},
 		"update":    {Example: "compozy task update t3 --priority urgent --add-label security"},
-		"why":       {Example: "compozy task why t3"},
+		"why":       {Example: "compozy task why t3", Arrange: commands},
 	}
 }
 
@@ -66,6 +66,17 @@ func indent(m proto.Message) {
 	}
 	for _, n := range tree.GetNodes() {
 		n.Title = strings.Repeat("  ", int(n.GetDepth())) + n.GetTitle()
+	}
+}
+
+// commands calls the tools in the next steps as people know them.
+func commands(m proto.Message) {
+	why, ok := m.(*taskv1.WhyResponse)
+	if !ok {
+		return
+	}
+	for i, step := range why.GetNextSteps() {
+		why.NextSteps[i] = strings.ReplaceAll(step, "tasks__", "compozy task ")
 	}
 }
 
