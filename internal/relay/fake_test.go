@@ -119,9 +119,6 @@ func (h *host) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamingSe
 		attached.FacadeId = "fac_" + string(rune('0'+len(h.attaches)))
 		attached.Secret = "secret-of-" + attached.GetFacadeId()
 	}
-	if !gone {
-		h.bound[attached.GetFacadeId()] = true
-	}
 	h.mu.Unlock()
 	if h.silent != nil {
 		<-h.silent
@@ -132,14 +129,19 @@ func (h *host) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamingSe
 	if gone {
 		return statusOf(fault.New(fault.NotFound, "facade %q has ended; attach anew", req.GetFacadeId()))
 	}
+	h.bind(attached.GetFacadeId(), true)
+	defer h.bind(attached.GetFacadeId(), false)
 	if err := stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Attached{Attached: attached}}); err != nil {
 		return err
 	}
 	<-stream.Context().Done()
-	h.mu.Lock()
-	delete(h.bound, attached.GetFacadeId())
-	h.mu.Unlock()
 	return stream.Context().Err()
+}
+
+func (h *host) bind(facade string, bound bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.bound[facade] = bound
 }
 
 // call takes every other method.
