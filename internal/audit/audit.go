@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"compozy.dev/compozy/internal/storage"
@@ -116,9 +117,15 @@ func (l *Log) write(ctx context.Context, batch []Record) {
 	if len(batch) == 0 {
 		return
 	}
+	slices.SortStableFunc(batch, func(a, b Record) int { return a.At.Compare(b.At) })
+	ids := make([]string, len(batch))
+	for i, r := range batch {
+		ids[i] = l.cfg.NewID(r.At)
+	}
+	slices.Sort(ids) // records are listed by id, and the ids of one millisecond come in no order
 	err := l.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
-		for _, r := range batch {
-			r.ID = l.cfg.NewID(r.At)
+		for i, r := range batch {
+			r.ID = ids[i]
 			if err := insert(tx, r); err != nil {
 				return fmt.Errorf("write audit record: %w", err)
 			}
