@@ -64,6 +64,10 @@ func Open(ctx context.Context, cfg Config) (*Registry, error) {
 func (r *Registry) Get(id string) (Workspace, error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	return r.get(id)
+}
+
+func (r *Registry) get(id string) (Workspace, error) {
 	if ws, ok := r.byID[id]; ok {
 		return ws, nil
 	}
@@ -145,12 +149,12 @@ func (r *Registry) Rename(ctx context.Context, id, name string) (Workspace, erro
 	if err := checkName(name); err != nil {
 		return Workspace{}, err
 	}
-	ws, err := r.Get(id)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ws, err := r.get(id)
 	if err != nil || ws.Name == name {
 		return ws, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
 		if err := r.free(tx, name); err != nil {
 			return err
@@ -168,26 +172,31 @@ func (r *Registry) Rename(ctx context.Context, id, name string) (Workspace, erro
 // Remove takes a workspace out of the register, with everything that is stored of it. Its
 // directory is not touched.
 func (r *Registry) Remove(ctx context.Context, id string) (Purged, error) {
-	ws, err := r.Get(id)
+	gone, err := r.remove(ctx, id)
 	if err != nil {
 		return Purged{}, err
 	}
-	var gone Purged
+	r.cfg.Removed(id)
+	return gone, nil
+}
+
+func (r *Registry) remove(ctx context.Context, id string) (gone Purged, err error) {
 	r.mu.Lock()
-	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
+	defer r.mu.Unlock()
+	ws, err := r.get(id)
+	if err != nil {
+		return Purged{}, err
+	}
+	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) (err error) {
 		if gone, err = r.cfg.Purge(tx, id); err != nil {
 			return err
 		}
 		return remove(tx, id)
 	})
-	if err == nil {
-		delete(r.byID, id)
-	}
-	r.mu.Unlock()
 	if err != nil {
 		return Purged{}, fmt.Errorf("remove workspace %q: %w", ws.Name, err)
 	}
-	r.cfg.Removed(id)
+	delete(r.byID, id)
 	return gone, nil
 }
 
