@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -108,8 +109,8 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 	return cfg, nil
 }
 
-// resolve returns the value behind an "env:" reference and remembers it as a secret. An
-// empty reference is an empty value.
+// resolve returns the value behind an "env:" reference and remembers it as a secret, and
+// the password of a URL as another. An empty reference is an empty value.
 func (c *Config) resolve(lookup func(string) (string, bool), key, reference string) (string, error) {
 	if reference == "" {
 		return "", nil
@@ -124,6 +125,11 @@ func (c *Config) resolve(lookup func(string) (string, bool), key, reference stri
 		return "", fault.New(fault.InvalidArgument, "%s: %s names the variable %s, which is not set", c.Home.Settings(), key, name)
 	}
 	c.Secrets = append(c.Secrets, value)
+	if u, err := url.Parse(value); err == nil && u.User != nil {
+		if password, ok := u.User.Password(); ok {
+			c.Secrets = append(c.Secrets, password)
+		}
+	}
 	return value, nil
 }
 
