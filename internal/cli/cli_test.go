@@ -48,7 +48,7 @@ func compozyd() {
 	case os.Args[1] == "restore":
 		err = daemon.Restore(ctx, cfg, os.Args[2], slog.New(slog.DiscardHandler))
 	default:
-		err = daemon.Run(ctx, cfg, nil)
+		err = daemon.Run(ctx, cfg, daemon.Options{})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compozyd:", err)
