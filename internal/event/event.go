@@ -66,6 +66,23 @@ func (l *Log) Recent(ctx context.Context, workspace string, before int64, limit 
 	return l.store.recent(ctx, workspace, before, limit)
 }
 
+// Query says which events of a workspace are wanted. The zero value of a field filters
+// nothing.
+type Query struct {
+	// Kinds is what their kinds begin with, such as "task.".
+	Kinds string
+	// Subject is the id of the thing that they happened to.
+	Subject string
+	// After and Before are the numbers between which they lie, both exclusive.
+	After, Before int64
+}
+
+// Find returns the events that the query asks for, newest first and at most limit of
+// them. It is CursorExpired when After is set and some of the events behind it are gone.
+func (l *Log) Find(ctx context.Context, workspace string, q Query, limit int) ([]Event, error) {
+	return l.store.find(ctx, workspace, q, limit)
+}
+
 // Last returns the number of the newest event of a workspace, 0 if there never was one.
 func (l *Log) Last(ctx context.Context, workspace string) (int64, error) {
 	last, _, err := l.store.counter(ctx, workspace)

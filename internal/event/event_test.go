@@ -56,7 +56,7 @@ func wantNumbers(t *testing.T, what string, events []event.Event, err error, wan
 }
 
 func TestEventComesBackAsItWasAppended(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		cfg.Now = func() time.Time { return time.UnixMilli(1_700_000_000_123) }
 		db, err := storage.Open(t.Context(), cfg)
 		if err != nil {
@@ -85,7 +85,7 @@ func TestEventComesBackAsItWasAppended(t *testing.T) {
 }
 
 func TestReadingGoesForwardAndBackInPages(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		log := event.New(db)
 		if err := errors.Join(happened(t.Context(), db, "ws_1", many(5)...), happened(t.Context(), db, "ws_2", many(2)...)); err != nil {
 			t.Fatal(err)
@@ -119,7 +119,7 @@ func TestReadingGoesForwardAndBackInPages(t *testing.T) {
 }
 
 func TestChangeThatFailedLeavesNoEventAndNoGap(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		log := event.New(db)
 		wrong := errors.New("wrong")
 		for _, result := range []error{nil, wrong, nil} {
@@ -139,7 +139,7 @@ func TestChangeThatFailedLeavesNoEventAndNoGap(t *testing.T) {
 // One reader follows the log while others write. It waits whenever there is nothing to
 // read, so a wake-up that is missed stops it until the test's deadline.
 func TestFollowingSeesEveryEventOnceAndInOrder(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		const writers, each = 8, 25
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
@@ -181,7 +181,7 @@ func TestFollowingSeesEveryEventOnceAndInOrder(t *testing.T) {
 }
 
 func TestWaitWakesAllWaitersOfTheWorkspace(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
 		log := event.New(db)
@@ -201,7 +201,7 @@ func TestWaitWakesAllWaitersOfTheWorkspace(t *testing.T) {
 }
 
 func TestWaitEndsWithItsContext(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		log := event.New(db)
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
@@ -212,7 +212,7 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 }
 
 func TestExpiredCursorIsRefused(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		start := time.UnixMilli(1_700_000_000_000)
 		now := start
 		cfg.Now = func() time.Time { return now }

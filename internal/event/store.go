@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"compozy.dev/compozy/internal/storage"
@@ -75,6 +76,39 @@ func (s store) recent(ctx context.Context, workspace string, before int64, limit
 		} else {
 			events, err = list(tx, `workspace_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?`, workspace, before, limit)
 		}
+		return err
+	})
+	return events, err
+}
+
+func (s store) find(ctx context.Context, workspace string, q Query, limit int) (events []Event, err error) {
+	where, args := `workspace_id = ?`, []any{workspace}
+	and := func(condition string, value any) {
+		where, args = where+` AND `+condition, append(args, value)
+	}
+	if q.Subject != "" {
+		and(`subject = ?`, q.Subject)
+	}
+	if q.Kinds != "" {
+		and(`substr(kind, 1, `+strconv.Itoa(len(q.Kinds))+`) = ?`, q.Kinds)
+	}
+	if q.After > 0 {
+		and(`seq > ?`, q.After)
+	}
+	if q.Before > 0 {
+		and(`seq < ?`, q.Before)
+	}
+	err = s.db.View(ctx, func(tx *storage.Tx) error {
+		last, floor, err := counter(tx, workspace)
+		if err != nil {
+			return err
+		}
+		if q.After > 0 {
+			if err := expired(q.After, floor, last); err != nil {
+				return err
+			}
+		}
+		events, err = list(tx, where+` ORDER BY seq DESC LIMIT ?`, append(args, limit)...)
 		return err
 	})
 	return events, err

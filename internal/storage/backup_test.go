@@ -79,7 +79,7 @@ func backedUp(t *testing.T, db *storage.DB) string {
 }
 
 func TestRestoreBringsBackWhatWasBackedUp(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		fill(t, db)
 		want := contents(t, db)
@@ -121,7 +121,7 @@ func TestRestoreBringsBackWhatWasBackedUp(t *testing.T) {
 }
 
 func TestRestoreTakesRowsInAnyOrderAndComputedColumns(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		files := migrationsWith(t, 9999)
 		for name, file := range files {
 			if strings.HasSuffix(name, "9999_extra.sql") {
@@ -169,7 +169,7 @@ func TestRestoreTakesRowsInAnyOrderAndComputedColumns(t *testing.T) {
 }
 
 func TestRestoreMakesADatabaseWhereThereIsNone(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		fill(t, db)
 		want := contents(t, db)
@@ -191,7 +191,7 @@ func TestRestoreMakesADatabaseWhereThereIsNone(t *testing.T) {
 }
 
 func TestRestoredOlderSchemaIsMigrated(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		fill(t, db)
 		want := contents(t, db)
@@ -210,7 +210,7 @@ func TestRestoredOlderSchemaIsMigrated(t *testing.T) {
 }
 
 func TestBackupNeverOverwrites(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		path := filepath.Join(t.TempDir(), "backup")
 		if err := os.WriteFile(path, []byte("precious"), 0o644); err != nil {
 			t.Fatal(err)
@@ -223,7 +223,7 @@ func TestBackupNeverOverwrites(t *testing.T) {
 }
 
 func TestFailedBackupLeavesNoFile(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		dir := t.TempDir()
 		missing := filepath.Join(dir, "missing", "backup")
 		wantFault(t, db.Backup(t.Context(), missing), fault.Unavailable, missing)
@@ -239,7 +239,7 @@ func TestFailedBackupLeavesNoFile(t *testing.T) {
 }
 
 func TestBackupOfABusyDatabaseIsOneSnapshot(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		ctx, stop := context.WithCancel(t.Context())
 		started := make(chan struct{})
@@ -273,7 +273,7 @@ func TestBackupOfABusyDatabaseIsOneSnapshot(t *testing.T) {
 }
 
 func TestRestoreRefusesWhatItCannotUse(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		fill(t, db)
 		want := contents(t, db)
@@ -327,7 +327,7 @@ func TestRestoreRefusesWhatItCannotUse(t *testing.T) {
 }
 
 func TestRestoreRefusesADatabaseInUse(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		backup := backedUp(t, db)
 		err := storage.Restore(t.Context(), cfg, backup)

@@ -132,7 +132,7 @@ func rounds(t *testing.T) int {
 }
 
 func TestKillLosesNothingThatWasAcknowledged(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		want := map[string]bool{}
 		for round := range rounds(t) {
 			for _, name := range killed(t, 1+rand.N(200), "write", cfg, fmt.Sprint(round)) {
@@ -150,7 +150,7 @@ func TestKillLosesNothingThatWasAcknowledged(t *testing.T) {
 }
 
 func TestKillInARestoreLeavesTheOldOrTheNew(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		const rows = 300
 		var backups []string
 		db := reopen(t, cfg)

@@ -15,7 +15,7 @@ import (
 )
 
 func TestOnceRunsOnceForAKey(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		key := storage.Key{Method: "/task/Create", Key: "gh-12", Hash: "h1"}
 		ctx := storage.WithKey(t.Context(), key)
@@ -58,7 +58,7 @@ func TestOnceRunsOnceForAKey(t *testing.T) {
 }
 
 func TestOnceKeepsKeysApart(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		once := func(workspace string, key storage.Key) (bool, error) {
 			_, repeated, err := db.Once(storage.WithKey(t.Context(), key), workspace, func(*storage.Tx) ([]string, error) { return nil, nil })
 			return repeated, err
@@ -89,7 +89,7 @@ func TestOnceKeepsKeysApart(t *testing.T) {
 }
 
 func TestOnceWithoutAKeyAlwaysRuns(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		for i := range 2 {
 			_, repeated, err := db.Once(t.Context(), "ws_1", func(tx *storage.Tx) ([]string, error) {
 				return nil, set(tx, fmt.Sprint(i), "")
@@ -103,7 +103,7 @@ func TestOnceWithoutAKeyAlwaysRuns(t *testing.T) {
 }
 
 func TestFailedCallLeavesItsKeyFree(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		ctx := storage.WithKey(t.Context(), storage.Key{Method: "m", Key: "k", Hash: "h"})
 		for _, result := range []error{fault.New(fault.NotFound, "no"), nil} {
 			_, repeated, err := db.Once(ctx, "ws_1", func(*storage.Tx) ([]string, error) { return []string{"id"}, result })
@@ -115,7 +115,7 @@ func TestFailedCallLeavesItsKeyFree(t *testing.T) {
 }
 
 func TestExpiredKeysAreForgotten(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		now := time.UnixMilli(1_000_000)
 		cfg.Now = func() time.Time { return now }
 		db := reopen(t, cfg)

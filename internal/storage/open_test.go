@@ -86,7 +86,7 @@ func wantFault(t *testing.T, err error, kind fault.Kind, parts ...string) {
 }
 
 func TestDatabaseSurvivesReopening(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		if err := db.Do(t.Context(), func(tx *storage.Tx) error { return set(tx, "a", "1") }); err != nil {
 			t.Fatal(err)
@@ -164,7 +164,7 @@ func TestForeignAndDamagedDatabasesAreRefused(t *testing.T) {
 }
 
 func TestMigratingKeepsTheLastThreeBackups(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		cfg.Now = func() time.Time { now = now.Add(time.Minute); return now }
 		db := reopen(t, cfg)
@@ -206,7 +206,7 @@ func TestMigratingKeepsTheLastThreeBackups(t *testing.T) {
 }
 
 func TestNewerSchemaIsRefused(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		closed(t, openWith(t, cfg, migrationsWith(t, 9999)))
 		closed(t, openWith(t, cfg, migrationsWith(t, 9999, 10000)))
 		_, err := storage.Open(t.Context(), cfg)
@@ -230,7 +230,7 @@ func newest(t *testing.T) int {
 }
 
 func TestFailedMigrationChangesNothing(t *testing.T) {
-	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) { //nolint:thelper // the test itself
+	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		if err := db.Do(t.Context(), func(tx *storage.Tx) error { return set(tx, "a", "1") }); err != nil {
 			t.Fatal(err)
@@ -251,7 +251,7 @@ func TestFailedMigrationChangesNothing(t *testing.T) {
 
 func TestBothEnginesHaveTheSameTables(t *testing.T) {
 	var sqlite, postgres []string
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		err := db.View(t.Context(), func(tx *storage.Tx) (err error) {
 			if tx.Dialect().Postgres() {
 				postgres, err = columns(tx, `SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = current_schema()`)

@@ -59,7 +59,7 @@ func wantSettings(t *testing.T, db *storage.DB, want ...string) {
 }
 
 func TestDoKeepsAllOrNothing(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		wrong := errors.New("wrong")
 		err := db.Do(t.Context(), func(tx *storage.Tx) error {
 			if err := set(tx, "a", "1"); err != nil {
@@ -101,7 +101,7 @@ func TestDoKeepsAllOrNothing(t *testing.T) {
 }
 
 func TestFailedStatementDoomsTheTransaction(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		again := map[string]func(tx *storage.Tx) error{
 			"exec": func(tx *storage.Tx) error { return set(tx, "a", "2") },
 			"query row": func(tx *storage.Tx) error {
@@ -134,7 +134,7 @@ func TestFailedStatementDoomsTheTransaction(t *testing.T) {
 }
 
 func TestReadersSeeOneCommittedSnapshot(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		err := db.View(t.Context(), func(old *storage.Tx) error {
 			before, err := readSettings(old)
 			if err != nil {
@@ -164,7 +164,7 @@ func TestReadersSeeOneCommittedSnapshot(t *testing.T) {
 }
 
 func TestViewCannotWrite(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		if err := db.View(t.Context(), func(tx *storage.Tx) error { return set(tx, "a", "1") }); err == nil {
 			t.Error("got no error from a write in View")
 		}
@@ -173,7 +173,7 @@ func TestViewCannotWrite(t *testing.T) {
 }
 
 func TestWritersReadWhatTheyChange(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		if err := db.Do(t.Context(), func(tx *storage.Tx) error { return set(tx, "n", "") }); err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestWritersReadWhatTheyChange(t *testing.T) {
 }
 
 func TestWaitingForTheWriterEndsWithTheContext(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		err := db.Do(t.Context(), func(*storage.Tx) error {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
@@ -215,7 +215,7 @@ func TestWaitingForTheWriterEndsWithTheContext(t *testing.T) {
 }
 
 func TestCancelledStatementLeavesTheDatabaseUsable(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		const endless = `WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1000000000) SELECT count(*) FROM c`
 		for name, do := range map[string]func(context.Context, func(*storage.Tx) error) error{"Do": db.Do, "View": db.View} {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
@@ -236,7 +236,7 @@ func TestCancelledStatementLeavesTheDatabaseUsable(t *testing.T) {
 }
 
 func TestListenersHearOfCommitsAlone(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		var heard []string
 		db.OnCommit(func(workspace string) { heard = append(heard, workspace) })
 		for _, result := range []error{errors.New("wrong"), nil} {
@@ -257,7 +257,7 @@ func TestListenersHearOfCommitsAlone(t *testing.T) {
 }
 
 func TestHandlesCountFromOneInEachWorkspace(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		var got []int64
 		err := db.Do(t.Context(), func(tx *storage.Tx) error {
 			for _, of := range [][2]string{{"ws_1", "t"}, {"ws_1", "t"}, {"ws_1", "s"}, {"ws_2", "t"}, {"ws_1", "t"}} {
@@ -279,7 +279,7 @@ func TestHandlesCountFromOneInEachWorkspace(t *testing.T) {
 }
 
 func TestStatementsAreTheSameOnBothEngines(t *testing.T) {
-	storagetest.Each(t, func(t *testing.T, db *storage.DB) { //nolint:thelper // the test itself
+	storagetest.Each(t, func(t *testing.T, db *storage.DB) {
 		err := db.Do(t.Context(), func(tx *storage.Tx) error {
 			if err := set(tx, "it's", `a "?" b`); err != nil {
 				return err

@@ -37,6 +37,8 @@ CREATE TABLE event (
     PRIMARY KEY (workspace_id, seq)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX event_subject ON event (workspace_id, subject, seq);
+
 -- The last number given to an event, and the highest one that has expired.
 CREATE TABLE event_counter (
     workspace_id TEXT    NOT NULL PRIMARY KEY,
