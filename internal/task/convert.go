@@ -2,6 +2,7 @@ package task
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -63,20 +64,59 @@ func fromDraft(d *taskv1.Draft) *Task {
 	}
 }
 
+// applyEdit writes the fields that the edit has into the task, but for its parent, which
+// the edit only names, and its body, which is kept elsewhere.
+func applyEdit(t *Task, e *taskv1.Edit) {
+	labels := t.Labels
+	for _, field := range e.GetClear() {
+		switch field {
+		case "type":
+			t.Type = ""
+		case "priority":
+			t.Priority = Normal
+		case "size":
+			t.Size = 0
+		case "parent":
+			t.Parent = nil
+		case "labels":
+			labels = nil
+		}
+	}
+	if e.Title != nil {
+		t.Title = e.GetTitle()
+	}
+	if e.Type != nil {
+		t.Type = e.GetType()
+	}
+	if e.Priority != nil {
+		t.Priority = priorityFromProto(e.GetPriority())
+	}
+	if e.Size != nil {
+		t.Size = Size(e.GetSize())
+	}
+	labels = slices.Concat(labels, e.GetAddLabels())
+	labels = slices.DeleteFunc(labels, func(l string) bool { return slices.Contains(e.GetRemoveLabels(), l) })
+	slices.Sort(labels)
+	t.Labels = slices.Compact(labels)
+	if e.NeedsHuman != nil {
+		t.NeedsHuman = e.GetNeedsHuman()
+	}
+	switch {
+	case e.Draft != nil && e.GetDraft():
+		t.Status = Draft
+	case e.Draft != nil && t.Status == Draft:
+		t.Status = t.open()
+	default:
+		t.settle()
+	}
+}
+
 func toProtos(tasks []*Task) []*taskv1.Task {
 	msgs := make([]*taskv1.Task, len(tasks))
 	for i, t := range tasks {
 		msgs[i] = toProto(t)
 	}
 	return msgs
-}
-
-func handles(links []Link) []string {
-	list := make([]string, len(links))
-	for i, l := range links {
-		list[i] = l.Handle()
-	}
-	return list
 }
 
 // rowSize returns about how many bytes the task takes as JSON in a list.
@@ -94,13 +134,58 @@ func rowSize(t *Task) int {
 	return n
 }
 
+func changeToProto(c change) *taskv1.Change {
+	return &taskv1.Change{
+		Id: c.task.ID, Handle: c.task.Handle(),
+		PreviousState: statusToProto(c.from), NewState: statusToProto(c.task.Status),
+	}
+}
+
+func changesToProto(changes []change) []*taskv1.Change {
+	msgs := make([]*taskv1.Change, len(changes))
+	for i, c := range changes {
+		msgs[i] = changeToProto(c)
+	}
+	return msgs
+}
+
 func statusToProto(s Status) taskv1.Status {
 	return taskv1.Status(taskv1.Status_value["STATUS_"+strings.ToUpper(string(s))])
 }
 
 func statusFromProto(s taskv1.Status) Status {
-	return Status(strings.ToLower(strings.TrimPrefix(s.String(), "STATUS_")))
+	return Status(word(s, "STATUS_"))
 }
+
+func outcomeToProto(w string) taskv1.Outcome {
+	return taskv1.Outcome(taskv1.Outcome_value["OUTCOME_"+strings.ToUpper(w)])
+}
+
+func classToProto(w string) taskv1.ReasonClass {
+	return taskv1.ReasonClass(taskv1.ReasonClass_value["REASON_CLASS_"+strings.ToUpper(w)])
+}
+
+// word returns the word on the wire of an enum's value.
+func word(value fmt.Stringer, prefix string) string {
+	return strings.ToLower(strings.TrimPrefix(value.String(), prefix))
+}
+
+// verbFor returns what a holder does who reports the outcome of a run.
+func verbFor(o taskv1.Outcome) verb {
+	switch o {
+	case taskv1.Outcome_OUTCOME_DONE:
+		return complete
+	case taskv1.Outcome_OUTCOME_FAILED:
+		return fail
+	default:
+		return release
+	}
+}
+
+// micros returns an amount of dollars in millionths.
+func micros(usd float64) int64 { return int64(math.Round(usd * 1e6)) }
+
+func dollars(micros int64) float64 { return float64(micros) / 1e6 }
 
 func priorityToProto(p Priority) taskv1.Priority {
 	return taskv1.Priority(Low+1) - taskv1.Priority(p) //nolint:gosec // 1 to 4

@@ -2,9 +2,12 @@ package task
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
+	"unicode/utf8"
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/auth"
@@ -17,7 +20,7 @@ import (
 
 // Service answers the calls of TaskService. Its methods are safe for concurrent use.
 type Service struct {
-	taskv1.UnimplementedTaskServiceServer
+	taskv1.UnsafeTaskServiceServer
 	db  *storage.DB
 	log *event.Log
 }
@@ -114,6 +117,129 @@ func parseListCursor(s string) (*place, error) {
 	return nil, fault.Invalid(fault.Field{Path: "cursor", Problem: "was not made by this list; leave it out to start at the beginning"})
 }
 
+// bodyBytes is how much of a body is returned at once.
+const bodyBytes = 16 << 10
+
+// Get returns one task whole.
+func (s *Service) Get(ctx context.Context, req *taskv1.GetRequest) (*taskv1.GetResponse, error) {
+	resp := &taskv1.GetResponse{}
+	err := s.view(ctx, func(st *store) error {
+		t, err := st.one(req.GetId())
+		if err != nil {
+			return err
+		}
+		resp.Task = toProto(t)
+		resp.Origin = &taskv1.Origin{Principal: t.Creator, Client: t.CreatorClient}
+		return errors.Join(st.readBody(t, int(req.GetBodyOffset()), resp), st.readRelated(t, resp))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (st *store) readBody(t *Task, offset int, resp *taskv1.GetResponse) error {
+	body, err := st.body(t.ID)
+	if err != nil {
+		return err
+	}
+	if offset > len(body) {
+		return fault.Invalid(fault.Field{Path: "body_offset", Problem: fmt.Sprintf("is beyond the end of the body, which has %d bytes", len(body))})
+	}
+	var next int
+	resp.Body, next = cut(body, offset)
+	resp.BodySize = int32(len(body)) //nolint:gosec // at most 800 000
+	if next > 0 {
+		resp.Truncated, resp.NextOffset = true, new(int32(next)) //nolint:gosec // less than the size
+	}
+	return nil
+}
+
+func (st *store) readRelated(t *Task, resp *taskv1.GetResponse) error {
+	const lastNotes, lastRuns, related = 20, 10, 50
+	var err error
+	if resp.Notes, resp.NoteCount, err = st.notes(t.ID, lastNotes); err != nil {
+		return err
+	}
+	if resp.Runs, err = st.runs(t.ID, lastRuns); err != nil {
+		return err
+	}
+	slices.Reverse(resp.Notes)
+	slices.Reverse(resp.Runs)
+	children, err := st.children(t.ID, related)
+	if err != nil {
+		return err
+	}
+	dependents, err := st.dependents(t.ID, related)
+	resp.Children, resp.Dependents = handles(children), handles(dependents)
+	return err
+}
+
+// cut returns the part of a body that begins at offset, and where the rest begins; 0 if
+// there is none.
+func cut(body string, offset int) (piece string, next int) {
+	for offset < len(body) && !utf8.RuneStart(body[offset]) {
+		offset++
+	}
+	end := offset + bodyBytes
+	if end >= len(body) {
+		return body[offset:], 0
+	}
+	for !utf8.RuneStart(body[end]) {
+		end--
+	}
+	return body[offset:end], end
+}
+
+// maxMatches is how many tasks a search finds.
+const maxMatches = 20
+
+// Search returns the tasks that have a text in them.
+func (s *Service) Search(ctx context.Context, req *taskv1.SearchRequest) (*taskv1.SearchResponse, error) {
+	if err := checkText(req); err != nil {
+		return nil, err
+	}
+	folded := fold(req.GetText())
+	resp := &taskv1.SearchResponse{}
+	err := s.view(ctx, func(st *store) error {
+		matches, err := st.search(folded, archivedFromProto(req.GetArchived()), maxMatches+1)
+		if err != nil {
+			return err
+		}
+		if len(matches) > maxMatches {
+			matches, resp.Truncated = matches[:maxMatches], true
+		}
+		for _, m := range matches {
+			msg := &taskv1.Match{
+				Id: m.link.ID, Handle: m.link.Handle(), Title: m.title,
+				Status: statusToProto(m.link.Status), Archived: m.archived,
+			}
+			if msg.Field, msg.Line, err = st.matched(m, folded); err != nil {
+				return err
+			}
+			resp.Matches = append(resp.Matches, msg)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
+}
+
+// matched returns where in the task the folded text is, and the line that has it.
+func (st *store) matched(m match, folded string) (field, line string, err error) {
+	if line, found := lineWith(m.title, folded); found {
+		return "title", line, nil
+	}
+	if line, found := lineWith(m.body, folded); found {
+		return "body", line, nil
+	}
+	note, err := st.noteWith(m.link.ID, folded)
+	line, _ = lineWith(note, folded)
+	return "note", line, err
+}
+
 // Create makes new tasks.
 func (s *Service) Create(ctx context.Context, req *taskv1.CreateRequest) (*taskv1.CreateResponse, error) {
 	if err := checkDrafts(req); err != nil {
@@ -187,7 +313,7 @@ func (st *store) createAll(drafts []*taskv1.Draft) ([]*Task, error) {
 		if d.GetParent() != "" {
 			names = append(names, named{fmt.Sprintf("tasks[%d].parent", i), d.GetParent()})
 		}
-		names = append(names, list(fmt.Sprintf("tasks[%d].depends_on", i), d.GetDependsOn())...)
+		names = append(names, namesOf(fmt.Sprintf("tasks[%d].depends_on", i), d.GetDependsOn())...)
 	}
 	links, err := st.resolve(names)
 	if err != nil {
@@ -205,9 +331,10 @@ func (st *store) createAll(drafts []*taskv1.Draft) ([]*Task, error) {
 			names, links = names[1:], links[1:]
 		}
 		n := len(d.GetDependsOn())
-		if t.DependsOn, err = distinct(names[:n], links[:n]); err != nil {
+		if err := refuseTwins(names[:n], links[:n]); err != nil {
 			return nil, err
 		}
+		t.DependsOn = slices.SortedFunc(slices.Values(links[:n]), byNumber)
 		names, links = names[n:], links[n:]
 		last += positionGap
 		t.Position = last
@@ -249,8 +376,11 @@ func (st *store) checkKeys(drafts []*taskv1.Draft) error {
 	return refusal(fault.Conflict, bad)
 }
 
-// list names the elements of a list of references.
-func list(path string, texts []string) []named {
+// maxLabels is how many labels a task may have.
+const maxLabels = 20
+
+// namesOf returns the references that an argument lists.
+func namesOf(path string, texts []string) []named {
 	names := make([]named, len(texts))
 	for i, text := range texts {
 		names[i] = named{fmt.Sprintf("%s[%d]", path, i), text}
@@ -258,22 +388,203 @@ func list(path string, texts []string) []named {
 	return names
 }
 
-// distinct returns the links in the order of their numbers. A task that two of the names
-// stand for is refused.
-func distinct(names []named, links []Link) ([]Link, error) {
-	first := make(map[string]int, len(links))
+// refuseTwins refuses names of which two stand for the same task.
+func refuseTwins(names []named, links []Link) error {
+	first := make(map[string]string, len(links))
 	var bad []fault.Field
 	for i, l := range links {
-		if j, found := first[l.ID]; found {
-			bad = append(bad, fault.Field{Path: names[i].Path, Problem: fmt.Sprintf("%q is the same task as %s; name each task once", names[i].Text, names[j].Path)})
+		if path, found := first[l.ID]; found {
+			bad = append(bad, fault.Field{Path: names[i].Path, Problem: fmt.Sprintf("%q is the same task as %s; name each task once", names[i].Text, path)})
 			continue
 		}
-		first[l.ID] = i
+		first[l.ID] = names[i].Path
 	}
-	if bad != nil {
-		return nil, fault.Invalid(bad...)
+	return refusal(fault.InvalidArgument, bad)
+}
+
+// Update changes fields of tasks.
+func (s *Service) Update(ctx context.Context, req *taskv1.UpdateRequest) (*taskv1.UpdateResponse, error) {
+	if err := checkEdits(req); err != nil {
+		return nil, err
 	}
-	return slices.SortedFunc(slices.Values(links), byNumber), nil
+	var tasks []*Task
+	err := s.change(ctx, func(st *store) (err error) {
+		tasks, err = st.edit(auth.From(ctx), req.GetTasks())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &taskv1.UpdateResponse{Tasks: toProtos(tasks)}, nil
+}
+
+// checkEdits finds what is wrong with edits without looking at the tasks.
+func checkEdits(req *taskv1.UpdateRequest) error {
+	if err := checkText(req); err != nil {
+		return err
+	}
+	var bad []fault.Field
+	for i, e := range req.GetTasks() {
+		path := fmt.Sprintf("tasks[%d].", i)
+		if e.Title != nil {
+			if problem := titleProblem(e.GetTitle()); problem != "" {
+				bad = append(bad, fault.Field{Path: path + "title", Problem: problem})
+			}
+		}
+		given := map[string]bool{
+			"body": e.Body != nil, "type": e.Type != nil, "priority": e.Priority != nil, "size": e.Size != nil,
+			"parent": e.Parent != nil, "labels": len(e.GetRemoveLabels()) > 0,
+		}
+		for _, field := range e.GetClear() {
+			if given[field] {
+				bad = append(bad, fault.Field{Path: path + "clear", Problem: fmt.Sprintf("%s is to be emptied and changed at once; do one of the two", field)})
+			}
+		}
+		for _, l := range e.GetAddLabels() {
+			if slices.Contains(e.GetRemoveLabels(), l) {
+				bad = append(bad, fault.Field{Path: path + "remove_labels", Problem: fmt.Sprintf("%q is to be added and taken away at once; do one of the two", l)})
+			}
+		}
+	}
+	return refusal(fault.InvalidArgument, bad)
+}
+
+// edit makes all of the changes, or returns an error that names all that is wrong.
+func (st *store) edit(by auth.Principal, edits []*taskv1.Edit) ([]*Task, error) {
+	var names, parents []named
+	for i, e := range edits {
+		names = append(names, named{fmt.Sprintf("tasks[%d].id", i), e.GetId()})
+		if e.Parent != nil {
+			parents = append(parents, named{fmt.Sprintf("tasks[%d].parent", i), e.GetParent()})
+		}
+	}
+	links, err := st.resolve(slices.Concat(names, parents))
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := st.loadDistinct(names, links[:len(names)])
+	if err != nil {
+		return nil, err
+	}
+	links = links[len(names):]
+	if err := st.checkVersions(names, tasks, edits); err != nil {
+		return nil, err
+	}
+	var moved []string
+	for i, e := range edits {
+		var parent *Link
+		if e.Parent != nil {
+			parent, links = &links[0], links[1:]
+			moved = append(moved, tasks[i].ID)
+		}
+		if err := st.editOne(by, tasks[i], e, parent); err != nil {
+			return nil, err
+		}
+	}
+	if len(moved) == 0 {
+		return tasks, nil
+	}
+	return tasks, st.refuseParentCycle(moved)
+}
+
+func (st *store) checkVersions(names []named, tasks []*Task, edits []*taskv1.Edit) error {
+	var bad []fault.Field
+	for i, t := range tasks {
+		if e := edits[i]; e.ExpectedVersion != nil && e.GetExpectedVersion() != t.Version {
+			bad = append(bad, fault.Field{Path: names[i].Path, Problem: fmt.Sprintf(
+				"task %s is at version %d and not at %d: %s changed it at %s; read it again before you change it",
+				t.Handle(), t.Version, e.GetExpectedVersion(), t.UpdatedBy, clock(t.UpdatedAt))})
+		}
+	}
+	return refusal(fault.Conflict, bad)
+}
+
+// editOne changes one task. An edit that changes nothing is no event, and leaves the
+// version as it is.
+func (st *store) editOne(by auth.Principal, t *Task, e *taskv1.Edit, parent *Link) error {
+	before := *t
+	if err := t.allowEdit(by, e.NeedsHuman, e.Draft); err != nil {
+		return err
+	}
+	applyEdit(t, e)
+	if parent != nil {
+		t.Parent = parent
+	}
+	if n := len(t.Labels); n > maxLabels {
+		return fault.New(fault.InvalidArgument, "task %s would have %d labels, and at most %d are allowed; take some away with remove_labels", t.Handle(), n, maxLabels)
+	}
+	if !slices.Equal(t.Labels, before.Labels) {
+		if err := st.setLabels(t.ID, t.Labels); err != nil {
+			return err
+		}
+	}
+	rewritten, err := st.editBody(t, e)
+	if err != nil || !rewritten && reflect.DeepEqual(*t, before) {
+		return err
+	}
+	return st.save(t, before.Status, "updated", "")
+}
+
+// editBody writes the new body, if the edit has one, and reports whether it did.
+func (st *store) editBody(t *Task, e *taskv1.Edit) (bool, error) {
+	if e.Body == nil && !slices.Contains(e.GetClear(), "body") {
+		return false, nil
+	}
+	body, err := st.body(t.ID)
+	if err != nil || body == e.GetBody() {
+		return false, err
+	}
+	return true, st.setBody(t.ID, e.GetBody())
+}
+
+// Note adds notes to tasks.
+func (s *Service) Note(ctx context.Context, req *taskv1.NoteRequest) (*taskv1.NoteResponse, error) {
+	if err := checkText(req); err != nil {
+		return nil, err
+	}
+	ids, repeated, err := s.once(ctx, func(st *store) ([]string, error) { return st.noteAll(req.GetNotes()) })
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := s.load(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	return &taskv1.NoteResponse{Tasks: toProtos(tasks), Deduplicated: repeated}, nil
+}
+
+// noteAll adds the notes, of which several may be about one task, and returns the ids of
+// the tasks.
+func (st *store) noteAll(notes []*taskv1.NoteDraft) ([]string, error) {
+	names := make([]named, len(notes))
+	for i, n := range notes {
+		names[i] = named{fmt.Sprintf("notes[%d].id", i), n.GetId()}
+	}
+	links, err := st.resolve(names)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]string, len(links))
+	for i, l := range links {
+		ids[i] = l.ID
+		t, err := st.byID(l.ID)
+		if err != nil {
+			return nil, err
+		}
+		if err := st.addNote(t.ID, notes[i].GetText()); err != nil {
+			return nil, err
+		}
+		if err := st.save(t, t.Status, "noted", ""); err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+// Purge deletes all tasks of a workspace, in the transaction that removes the workspace,
+// and returns how many there were.
+func (s *Service) Purge(tx *storage.Tx, workspace string) (int, error) {
+	return purge(tx, workspace)
 }
 
 // view runs fn on the tasks of the call's workspace, as they are at one moment.
@@ -281,11 +592,22 @@ func (s *Service) view(ctx context.Context, fn func(st *store) error) error {
 	return s.db.View(ctx, func(tx *storage.Tx) error { return fn(newStore(ctx, tx)) })
 }
 
+// change runs fn as one change of the workspace's tasks.
+func (s *Service) change(ctx context.Context, fn func(st *store) error) error {
+	return s.db.Do(ctx, func(tx *storage.Tx) error {
+		st := newStore(ctx, tx)
+		if err := st.begin(); err != nil {
+			return err
+		}
+		return fn(st)
+	})
+}
+
 // once runs fn as the one change that the call's client_key stands for, if it has one.
 func (s *Service) once(ctx context.Context, fn func(st *store) ([]string, error)) (ids []string, repeated bool, err error) {
 	return s.db.Once(ctx, workspace.From(ctx).ID, func(tx *storage.Tx) ([]string, error) {
 		st := newStore(ctx, tx)
-		if err := st.lock(); err != nil {
+		if err := st.begin(); err != nil {
 			return nil, err
 		}
 		return fn(st)

@@ -23,12 +23,22 @@ import (
 type store struct {
 	tx        *storage.Tx
 	workspace string
-	// by does what is done, and is written into what it did.
-	by auth.Principal
+	// author does what is done with the store, through client.
+	author string
+	client string
 }
 
 func newStore(ctx context.Context, tx *storage.Tx) *store {
-	return &store{tx: tx, workspace: workspace.From(ctx).ID, by: auth.From(ctx)}
+	by := auth.From(ctx)
+	return &store{tx: tx, workspace: workspace.From(ctx).ID, author: by.String(), client: by.Client}
+}
+
+// daemon is the author of what nobody asked for, such as the end of a lease.
+const daemon = "daemon"
+
+// asDaemon returns a store whose author is the daemon.
+func (st *store) asDaemon() *store {
+	return &store{tx: st.tx, workspace: st.workspace, author: daemon}
 }
 
 // lock has the writers of the workspace take turns until the transaction ends. SQLite
@@ -41,6 +51,15 @@ func (st *store) lock() error {
 		return fmt.Errorf("lock the tasks of workspace %q: %w", st.workspace, err)
 	}
 	return nil
+}
+
+// begin starts a change: no other change of the workspace's tasks is under way until the
+// transaction ends, and no claim is left whose lease has run out.
+func (st *store) begin() error {
+	if err := st.lock(); err != nil {
+		return err
+	}
+	return st.endLeases()
 }
 
 const taskColumns = `t.id, t.number, COALESCE(t.key, ''), t.title, t.status, t.paused_from, t.type, t.priority,
@@ -58,11 +77,16 @@ func (st *store) tasks(rest string, args ...any) ([]*Task, error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
-	if err := st.attach(tasks); err != nil {
-		return nil, err
+	for some := range slices.Chunk(tasks, idChunk) {
+		if err := st.attach(some); err != nil {
+			return nil, err
+		}
 	}
 	return tasks, nil
 }
+
+// idChunk is how many ids one statement gets; engines take some ten thousand.
+const idChunk = 1000
 
 func scanTask(rows *sql.Rows) (*Task, error) {
 	var t Task
@@ -144,6 +168,48 @@ func (st *store) load(ids []string) ([]*Task, error) {
 		}
 	}
 	return tasks, nil
+}
+
+// byID returns the task with this id, which is there.
+func (st *store) byID(id string) (*Task, error) {
+	tasks, err := st.load([]string{id})
+	if err != nil {
+		return nil, err
+	}
+	return tasks[0], nil
+}
+
+// one returns the task that the id of a request names.
+func (st *store) one(id string) (*Task, error) {
+	links, err := st.resolve([]named{{"id", id}})
+	if err != nil {
+		return nil, err
+	}
+	return st.byID(links[0].ID)
+}
+
+// keyed returns the tasks that have these keys, by their keys.
+func (st *store) keyed(keys []string) (map[string]*Task, error) {
+	found := make(map[string]*Task)
+	for some := range slices.Chunk(keys, idChunk) {
+		tasks, err := st.tasks(`t.workspace_id = ? AND t.key IN (`+marks(len(some))+`)`, slices.Concat([]any{st.workspace}, anys(some))...)
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range tasks {
+			found[t.Key] = t
+		}
+	}
+	return found, nil
+}
+
+// loadDistinct returns the tasks that the names were found to stand for. It refuses names
+// of which two stand for the same one.
+func (st *store) loadDistinct(names []named, links []Link) ([]*Task, error) {
+	if err := refuseTwins(names, links); err != nil {
+		return nil, err
+	}
+	return st.load(ids(links))
 }
 
 // filter says which tasks a list has. The zero value of a field filters nothing.
@@ -312,7 +378,7 @@ func (st *store) create(t *Task, body string) error {
 		return err
 	}
 	t.ID, t.Number, t.Version = ref.NewID("tsk", st.tx.Now()), number, 1
-	t.CreatedAt, t.Creator, t.CreatorClient = st.tx.Now(), st.by.String(), st.by.Client
+	t.CreatedAt, t.Creator, t.CreatorClient = st.tx.Now(), st.author, st.client
 	t.UpdatedAt, t.UpdatedBy = t.CreatedAt, t.Creator
 	_, err = st.tx.Exec(`INSERT INTO task (id, workspace_id, number, key, title, status, paused_from, type, priority,
 			position, size, parent_id, needs_human, archived, fence, version,
@@ -336,15 +402,6 @@ func (st *store) create(t *Task, body string) error {
 	return st.record(t, "created", "", "")
 }
 
-func (st *store) setBody(id, body string) error {
-	_, err := st.tx.Exec(`INSERT INTO task_body (task_id, body, folded) VALUES (?, ?, ?)
-		ON CONFLICT (task_id) DO UPDATE SET body = excluded.body, folded = excluded.folded`, id, body, fold(body))
-	if err != nil {
-		return fmt.Errorf("write the body of task %s: %w", id, err)
-	}
-	return nil
-}
-
 func (st *store) addLabels(id string, labels []string) error {
 	if len(labels) == 0 {
 		return nil
@@ -361,32 +418,12 @@ func (st *store) addLabels(id string, labels []string) error {
 	return nil
 }
 
-func (st *store) addDependencies(id string, links []Link) error {
-	if len(links) == 0 {
-		return nil
+// setLabels replaces the labels of a task.
+func (st *store) setLabels(id string, labels []string) error {
+	if _, err := st.tx.Exec(`DELETE FROM task_label WHERE task_id = ?`, id); err != nil {
+		return fmt.Errorf("take the labels off task %s: %w", id, err)
 	}
-	args := make([]any, 0, 2*len(links))
-	for _, l := range links {
-		args = append(args, id, l.ID)
-	}
-	_, err := st.tx.Exec(`INSERT INTO task_dependency (task_id, depends_on) VALUES `+
-		strings.TrimPrefix(strings.Repeat(", (?, ?)", len(links)), ", "), args...)
-	if err != nil {
-		return fmt.Errorf("link task %s: %w", id, err)
-	}
-	return nil
-}
-
-// positionGap is how far apart tasks are put, so that others can be put between them.
-const positionGap = 1 << 20
-
-// lastPosition returns the position of the last task, 0 if there is none.
-func (st *store) lastPosition() (last int64, err error) {
-	err = st.tx.QueryRow(`SELECT COALESCE(max(position), 0) FROM task WHERE workspace_id = ?`, st.workspace).Scan(&last)
-	if err != nil {
-		return 0, fmt.Errorf("read the last position: %w", err)
-	}
-	return last, nil
+	return st.addLabels(id, labels)
 }
 
 // happening is the data of an event.
@@ -394,6 +431,68 @@ type happening struct {
 	From   Status `json:"from,omitempty"`
 	To     Status `json:"to,omitempty"`
 	Reason string `json:"reason,omitempty"`
+}
+
+// save writes the changed task, which was in state from, and appends to the log what
+// happened to it.
+func (st *store) save(t *Task, from Status, what, reason string) error {
+	read := t.Version
+	t.Version++
+	t.UpdatedAt, t.UpdatedBy = st.tx.Now(), st.author
+	var holder, client, since, renewed, until any
+	if c := t.Claim; c != nil {
+		holder, client, since, renewed, until = c.Holder, c.Client, c.Since.UnixMilli(), c.Renewed.UnixMilli(), c.Until.UnixMilli()
+	}
+	n, err := st.tx.Exec(`UPDATE task SET title = ?, title_folded = ?, status = ?, paused_from = ?, type = ?, priority = ?,
+			position = ?, size = ?, parent_id = ?, needs_human = ?, archived = ?, fence = ?,
+			holder = ?, client = ?, claimed_at = ?, renewed_at = ?, lease_until = ?,
+			version = ?, updated_at = ?, updated_by = ?
+		WHERE id = ? AND version = ?`,
+		t.Title, fold(t.Title), t.Status, t.PausedFrom, t.Type, t.Priority,
+		t.Position, t.Size, parentID(t), number01(t.NeedsHuman), number01(t.Archived), t.Fence,
+		holder, client, since, renewed, until,
+		t.Version, t.UpdatedAt.UnixMilli(), t.UpdatedBy,
+		t.ID, read)
+	if err != nil {
+		return fmt.Errorf("write task %s: %w", t.Handle(), err)
+	}
+	if n != 1 {
+		return fmt.Errorf("write task %s: it is no longer at version %d", t.Handle(), read)
+	}
+	return st.record(t, what, from, reason)
+}
+
+// remove deletes tasks. No other task may depend on them or be below them.
+func (st *store) remove(tasks []*Task) error {
+	ids := make([]any, len(tasks))
+	for i, t := range tasks {
+		ids[i] = t.ID
+		if err := st.record(t, "deleted", t.Status, ""); err != nil {
+			return err
+		}
+	}
+	// The tasks may depend on each other.
+	_, err := st.tx.Exec(`DELETE FROM task_dependency WHERE task_id IN (`+marks(len(ids))+`)`, ids...)
+	if err == nil {
+		_, err = st.tx.Exec(`DELETE FROM task WHERE id IN (`+marks(len(ids))+`)`, ids...)
+	}
+	if err != nil {
+		return fmt.Errorf("delete tasks: %w", err)
+	}
+	return nil
+}
+
+// purge deletes all tasks of the workspace and returns how many there were.
+func purge(tx *storage.Tx, workspace string) (int, error) {
+	_, err := tx.Exec(`DELETE FROM task_dependency WHERE task_id IN (SELECT id FROM task WHERE workspace_id = ?)`, workspace)
+	if err != nil {
+		return 0, fmt.Errorf("delete the dependencies of workspace %q: %w", workspace, err)
+	}
+	n, err := tx.Exec(`DELETE FROM task WHERE workspace_id = ?`, workspace)
+	if err != nil {
+		return 0, fmt.Errorf("delete the tasks of workspace %q: %w", workspace, err)
+	}
+	return int(n), nil
 }
 
 // record appends to the log what happened to a task, which was in state from.
@@ -408,7 +507,7 @@ func (st *store) record(t *Task, what string, from Status, reason string) error 
 	}
 	_, err = event.Append(st.tx, event.Event{
 		Workspace: st.workspace, Kind: "task." + what, Subject: t.ID, Handle: t.Handle(),
-		Principal: st.by.String(), Data: string(data),
+		Principal: st.author, Data: string(data),
 	})
 	return err
 }
