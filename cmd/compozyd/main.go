@@ -1,0 +1,44 @@
+// Command compozyd is the daemon. People start it with `compozy daemon start`; it is a
+// program of its own so that the database, the validation rules and the agents do not
+// weigh on the start of a relay.
+//
+//	compozyd run            serve the home until SIGTERM or SIGINT
+//	compozyd restore FILE   replace the home's database by a backup
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"compozy.dev/compozy/internal/config"
+	"compozy.dev/compozy/internal/daemon"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "compozyd:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	cfg, err := config.Load(os.LookupEnv)
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(args) == 1 && args[0] == "run":
+		return daemon.Run(ctx, cfg, daemon.Options{
+			Ready: func(socket string) { fmt.Fprintln(os.Stderr, "compozyd: serving", socket) },
+		})
+	case len(args) == 2 && args[0] == "restore":
+		return daemon.Restore(ctx, cfg, args[1], slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	}
+	return fmt.Errorf("usage: compozyd run | compozyd restore FILE")
+}

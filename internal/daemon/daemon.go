@@ -1,0 +1,293 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"buf.build/go/protovalidate"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"gopkg.in/natefinch/lumberjack.v2"
+
+	auditv1 "compozy.dev/compozy/gen/compozy/audit/v1"
+	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
+	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
+	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
+	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
+	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
+	"compozy.dev/compozy/internal/audit"
+	"compozy.dev/compozy/internal/config"
+	"compozy.dev/compozy/internal/event"
+	"compozy.dev/compozy/internal/facade"
+	"compozy.dev/compozy/internal/memory"
+	"compozy.dev/compozy/internal/redact"
+	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/task"
+	"compozy.dev/compozy/internal/workspace"
+)
+
+const (
+	stopGrace    = 10 * time.Second // that calls under way get when the daemon stops
+	facadeGrace  = 30 * time.Second // for which facades survive their daemon
+	sweepEvery   = time.Second      // how often expired leases are looked for
+	expireEvery  = time.Hour        // how often old events are
+	maxRequest   = 32 << 20         // bytes; a plan of 500 tasks with long bodies fits
+	logMegabytes = 10               // of the log file, before it is rotated
+	logFiles     = 5                // that are kept
+)
+
+// Options are what the one who runs a daemon may add. The zero value is a daemon as it
+// is.
+type Options struct {
+	// Ready, if not nil, is told the socket's path once calls are served.
+	Ready func(socket string)
+	// FacadeGrace is how long facades survive their daemon; zero means 30 seconds.
+	FacadeGrace time.Duration
+}
+
+// Run runs the daemon of a home until ctx ends or Stop is called. It returns nil after a
+// stop that was asked for.
+func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := cfg.Home.Prepare(); err != nil {
+		return err
+	}
+	held, err := lock(cfg.Home)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+
+	secrets := redact.New(cfg.Secrets...)
+	logFile := &lumberjack.Logger{Filename: cfg.Home.LogFile(), MaxSize: logMegabytes, MaxBackups: logFiles}
+	defer func() { err = errors.Join(err, logFile.Close()) }()
+	logger := slog.New(secrets.Handler(slog.NewJSONHandler(logFile, &slog.HandlerOptions{Level: cfg.LogLevel})))
+
+	db, err := storage.Open(ctx, storage.Config{Dir: cfg.Home.Data(), DSN: cfg.DSN, Now: time.Now, Logger: logger})
+	if err != nil {
+		return fmt.Errorf("open storage: %w", err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+
+	d, err := build(ctx, cfg, cmp.Or(opts.FacadeGrace, facadeGrace), db, secrets, logger, stop)
+	if err != nil {
+		return err
+	}
+	socket := cfg.Home.NewSocket()
+	listener, err := listen(ctx, socket)
+	if err != nil {
+		return err
+	}
+	if err := cfg.Home.WriteInfo(config.DaemonInfo{PID: os.Getpid(), Version: config.Version, Socket: socket, StartedAt: d.service.started}); err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	logger.InfoContext(ctx, "daemon started", "pid", os.Getpid(), "version", config.Version, "socket", socket)
+	if opts.Ready != nil {
+		opts.Ready(socket)
+	}
+	err = d.serve(ctx, listener)
+	logger.InfoContext(context.WithoutCancel(ctx), "daemon stopped", "error", err)
+	return err
+}
+
+// daemon is what exists while a daemon runs.
+type daemon struct {
+	server  *grpc.Server
+	service *service
+	facades *facade.Registry
+	tasks   *task.Service
+	events  *event.Log
+	audit   *audit.Log
+	keep    time.Duration // for which events are kept
+	logger  *slog.Logger
+	now     func() time.Time
+}
+
+// build puts the daemon together.
+func build(ctx context.Context, cfg config.Config, grace time.Duration, db *storage.DB, secrets *redact.Set, logger *slog.Logger, stop func()) (*daemon, error) {
+	now := time.Now
+	node, err := secret(filepath.Join(cfg.Home.Data(), "node"))
+	if err != nil {
+		return nil, err
+	}
+	auditKey, err := secret(filepath.Join(cfg.Home.Data(), "audit.key"))
+	if err != nil {
+		return nil, err
+	}
+	events := event.New(db)
+	tasks := task.New(db, events)
+	memories := memory.New(db)
+	if err := memories.Reindex(ctx); err != nil {
+		return nil, fmt.Errorf("index memory: %w", err)
+	}
+	facades, err := facade.Open(ctx, facade.Config{DB: db, Logger: logger, NewID: id("fac"), Grace: grace, Release: tasks.Vacate})
+	if err != nil {
+		return nil, err
+	}
+	purge := func(tx *storage.Tx, ws string) (gone workspace.Purged, err error) {
+		if gone.Tasks, err = tasks.Purge(tx, ws); err != nil {
+			return gone, err
+		}
+		gone.Memories, err = memories.Purge(tx, ws)
+		return gone, err
+	}
+	workspaces, err := workspace.Open(ctx, workspace.Config{DB: db, Node: node, NewID: id("ws"), Purge: purge, Removed: facades.EndWorkspace})
+	if err != nil {
+		return nil, err
+	}
+	validator, err := protovalidate.New()
+	if err != nil {
+		return nil, fmt.Errorf("build validator: %w", err)
+	}
+	records := audit.New(audit.Config{DB: db, Logger: logger, Key: []byte(auditKey), NewID: id("aud")})
+	ch := &chain{
+		policies: policies(), facades: facades, workspaces: workspaces, db: db, audit: records,
+		validator: validator, secrets: secrets, logger: logger, now: now,
+	}
+	about := &service{cfg: cfg, db: db, workspaces: workspaces, facades: facades, socket: cfg.Home.NewSocket(), started: now(), stop: stop, now: now}
+	attach := facade.NewService(facade.ServiceConfig{
+		Registry: facades, Version: config.Version, Resolve: workspaces.Resolve, Grant: granter(cfg.Settings, ch.policies),
+		Conn: func(ctx context.Context) uint64 { return processOf(ctx).conn },
+	})
+
+	server := grpc.NewServer(
+		grpc.Creds(newPeerCredentials()),
+		grpc.UnaryInterceptor(ch.unary),
+		grpc.StreamInterceptor(ch.stream),
+		grpc.ForceServerCodecV2(newCodec(secrets)),
+		grpc.MaxRecvMsgSize(maxRequest),
+	)
+	auditv1.RegisterAuditServiceServer(server, audit.NewService(db))
+	daemonv1.RegisterDaemonServiceServer(server, about)
+	facadev1.RegisterFacadeServiceServer(server, attach)
+	memoryv1.RegisterMemoryServiceServer(server, memories)
+	taskv1.RegisterTaskServiceServer(server, tasks)
+	workspacev1.RegisterWorkspaceServiceServer(server, workspace.NewService(workspaces))
+	return &daemon{
+		server: server, service: about, facades: facades, tasks: tasks, events: events, audit: records,
+		keep: keepFor(cfg.Settings.Events), logger: logger, now: now,
+	}, nil
+}
+
+// serve serves calls until ctx ends, then lets those under way finish.
+func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
+	recorded := make(chan struct{}) // closed when no call can add a record any more
+	var g errgroup.Group
+	g.Go(func() error { d.audit.Run(context.WithoutCancel(ctx), recorded); return nil })
+	g.Go(func() error { d.facades.Run(ctx); return nil })
+	g.Go(func() error { d.every(ctx, sweepEvery, "end expired leases", d.tasks.Sweep); return nil })
+	g.Go(func() error {
+		d.every(ctx, expireEvery, "remove old events", func(ctx context.Context) error {
+			_, err := d.events.Expire(ctx, d.now().Add(-d.keep))
+			return err
+		})
+		return nil
+	})
+	served := make(chan error, 1)
+	go func() { served <- d.server.Serve(listener) }()
+	var err error
+	select {
+	case err = <-served: // the listener broke
+	case <-ctx.Done():
+		d.facades.Close() // attach streams would never end by themselves
+		timer := time.AfterFunc(stopGrace, d.server.Stop)
+		d.server.GracefulStop()
+		timer.Stop()
+		// Serve returns nil, or ErrServerStopped when it had not begun.
+		if err = <-served; errors.Is(err, grpc.ErrServerStopped) {
+			err = nil
+		}
+	}
+	close(recorded)
+	return errors.Join(err, g.Wait())
+}
+
+// every runs a chore now and then until ctx ends.
+func (d *daemon) every(ctx context.Context, interval time.Duration, what string, chore func(context.Context) error) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if err := chore(ctx); err != nil && ctx.Err() == nil {
+				d.logger.ErrorContext(ctx, "chore failed", "chore", what, "error", err)
+			}
+		}
+	}
+}
+
+// granter returns the function that says what a relay gets: what it asks for, as far as
+// the settings allow.
+func granter(settings config.Settings, rules map[string]policy) func(workspace.Workspace, toolv1.Scope, bool) (facade.Grant, error) {
+	words := map[string]toolv1.Scope{
+		"read": toolv1.Scope_SCOPE_READ, "operate": toolv1.Scope_SCOPE_OPERATE, "launch": toolv1.Scope_SCOPE_LAUNCH,
+	}
+	return func(ws workspace.Workspace, asked toolv1.Scope, destroy bool) (facade.Grant, error) {
+		most, err := settings.Authority(ws.Name, ws.Root)
+		if err != nil {
+			return facade.Grant{}, err
+		}
+		if asked == toolv1.Scope_SCOPE_UNSPECIFIED {
+			asked = toolv1.Scope_SCOPE_LAUNCH
+		}
+		g := facade.Grant{
+			Scope: min(asked, words[most.Scope]), AllowDestructive: destroy && most.AllowDestructive,
+			Methods: map[string]bool{}, Notices: most.Notices,
+			Reads:  rate.NewLimiter(rate.Limit(most.Limits.ReadsPerSecond), most.Limits.ReadsBurst),
+			Writes: rate.NewLimiter(rate.Limit(most.Limits.WritesPerSecond), most.Limits.WritesBurst),
+		}
+		for method, rule := range rules {
+			if rule.allows(g.Scope, g.AllowDestructive) {
+				g.Methods[method] = true
+			}
+		}
+		return g, nil
+	}
+}
+
+func keepFor(e config.Events) time.Duration {
+	days := e.KeepDays
+	if days == 0 {
+		days = 30
+	}
+	return time.Duration(days) * 24 * time.Hour
+}
+
+// id returns a function that makes ids with the given prefix.
+func id(prefix string) func(time.Time) string {
+	return func(now time.Time) string { return ref.NewID(prefix, now) }
+}
+
+// secret returns the random text in a file of this home, and makes it the first time.
+func secret(path string) (string, error) {
+	data, err := os.ReadFile(path) //nolint:gosec // a file of the home
+	if err == nil && len(data) > 0 {
+		return string(data), nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("read %s: %w", filepath.Base(path), err)
+	}
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // never fails
+	text := hex.EncodeToString(random)
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		return "", fmt.Errorf("write %s: %w", filepath.Base(path), err)
+	}
+	return text, os.Rename(path+".new", path)
+}

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	auditv1 "compozy.dev/compozy/gen/compozy/audit/v1"
+	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
+	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
+	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
+	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
+	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
+)
+
+// binding says whether a method is about one workspace.
+type binding int
+
+const (
+	unbound binding = iota // about the daemon, or about a target that knows its workspace
+	bound                  // its request's workspace_id says which
+)
+
+// policy is the rule of one method.
+type policy struct {
+	// scope is the least scope of a facade that may call it. Without one, only the
+	// operator may.
+	scope toolv1.Scope
+	// effect is what calling it does.
+	effect toolv1.Effect
+	// binding says whether it is about one workspace.
+	binding binding
+}
+
+// policies returns the rule of every method that is served. A method without one is
+// refused.
+func policies() map[string]policy {
+	const (
+		read    = toolv1.Scope_SCOPE_READ
+		operate = toolv1.Scope_SCOPE_OPERATE
+	)
+	const (
+		reads    = toolv1.Effect_EFFECT_READ
+		writes   = toolv1.Effect_EFFECT_WRITE
+		destroys = toolv1.Effect_EFFECT_DESTROY
+	)
+	return map[string]policy{
+		auditv1.AuditService_List_FullMethodName: {effect: reads},
+
+		daemonv1.DaemonService_Status_FullMethodName: {effect: reads},
+		daemonv1.DaemonService_Stop_FullMethodName:   {effect: writes},
+		daemonv1.DaemonService_Backup_FullMethodName: {effect: writes},
+
+		facadev1.FacadeService_Attach_FullMethodName: {effect: writes},
+
+		memoryv1.MemoryService_Store_FullMethodName:     {operate, writes, bound},
+		memoryv1.MemoryService_Update_FullMethodName:    {operate, writes, bound},
+		memoryv1.MemoryService_Archive_FullMethodName:   {operate, writes, bound},
+		memoryv1.MemoryService_Unarchive_FullMethodName: {operate, writes, bound},
+		memoryv1.MemoryService_Recall_FullMethodName:    {read, reads, bound},
+		memoryv1.MemoryService_List_FullMethodName:      {read, reads, bound},
+		memoryv1.MemoryService_Get_FullMethodName:       {read, reads, bound},
+		memoryv1.MemoryService_Forget_FullMethodName:    {operate, destroys, bound},
+
+		taskv1.TaskService_List_FullMethodName:      {read, reads, bound},
+		taskv1.TaskService_Get_FullMethodName:       {read, reads, bound},
+		taskv1.TaskService_Search_FullMethodName:    {read, reads, bound},
+		taskv1.TaskService_Tree_FullMethodName:      {read, reads, bound},
+		taskv1.TaskService_Activity_FullMethodName:  {read, reads, bound},
+		taskv1.TaskService_Summary_FullMethodName:   {read, reads, bound},
+		taskv1.TaskService_Create_FullMethodName:    {operate, writes, bound},
+		taskv1.TaskService_Update_FullMethodName:    {operate, writes, bound},
+		taskv1.TaskService_Note_FullMethodName:      {operate, writes, bound},
+		taskv1.TaskService_Move_FullMethodName:      {operate, writes, bound},
+		taskv1.TaskService_Import_FullMethodName:    {operate, writes, bound},
+		taskv1.TaskService_Link_FullMethodName:      {operate, writes, bound},
+		taskv1.TaskService_Claim_FullMethodName:     {operate, writes, bound},
+		taskv1.TaskService_Renew_FullMethodName:     {operate, writes, bound},
+		taskv1.TaskService_Release_FullMethodName:   {operate, writes, bound},
+		taskv1.TaskService_Complete_FullMethodName:  {operate, writes, bound},
+		taskv1.TaskService_Fail_FullMethodName:      {operate, writes, bound},
+		taskv1.TaskService_Pause_FullMethodName:     {operate, writes, bound},
+		taskv1.TaskService_Resume_FullMethodName:    {operate, writes, bound},
+		taskv1.TaskService_Cancel_FullMethodName:    {operate, writes, bound},
+		taskv1.TaskService_Retry_FullMethodName:     {operate, writes, bound},
+		taskv1.TaskService_Why_FullMethodName:       {read, reads, bound},
+		taskv1.TaskService_Estimate_FullMethodName:  {read, reads, bound},
+		taskv1.TaskService_Archive_FullMethodName:   {operate, writes, bound},
+		taskv1.TaskService_Unarchive_FullMethodName: {operate, writes, bound},
+		taskv1.TaskService_Delete_FullMethodName:    {operate, destroys, bound},
+		taskv1.TaskService_ReportRun_FullMethodName: {effect: writes},
+
+		workspacev1.WorkspaceService_Add_FullMethodName:     {effect: writes},
+		workspacev1.WorkspaceService_List_FullMethodName:    {effect: reads},
+		workspacev1.WorkspaceService_Resolve_FullMethodName: {effect: reads},
+		workspacev1.WorkspaceService_Rename_FullMethodName:  {effect: writes},
+		workspacev1.WorkspaceService_Remove_FullMethodName:  {effect: writes},
+	}
+}
+
+// allows reports whether a facade with the given scope may call the method.
+func (p policy) allows(scope toolv1.Scope, destroy bool) bool {
+	if p.scope == toolv1.Scope_SCOPE_UNSPECIFIED || p.scope > scope {
+		return false
+	}
+	return p.effect != toolv1.Effect_EFFECT_DESTROY || destroy && scope >= toolv1.Scope_SCOPE_OPERATE
+}
