@@ -78,7 +78,7 @@ type Log struct {
 
 // Events says how long events are kept.
 type Events struct {
-	KeepDays int `toml:"keep_days" doc:"Days for which events are kept. Default 30."`
+	KeepDays int `toml:"keep_days" doc:"Days for which events are kept, and for which a client_key is remembered. Default 30."`
 }
 
 // Workspace holds the settings of one workspace.

@@ -43,7 +43,7 @@ const (
 	stopGrace    = 10 * time.Second // that calls under way get when the daemon stops
 	facadeGrace  = 30 * time.Second // for which facades survive their daemon
 	sweepEvery   = time.Second      // how often expired leases are looked for
-	expireEvery  = time.Hour        // how often old events are
+	expireEvery  = time.Hour        // how often old events and client keys are
 	maxRequest   = 32 << 20         // bytes; a plan of 500 tasks with long bodies fits
 	logMegabytes = 10               // of the log file, before it is rotated
 	logFiles     = 5                // that are kept
@@ -112,7 +112,8 @@ type daemon struct {
 	tasks   *task.Service
 	events  *event.Log
 	audit   *audit.Log
-	keep    time.Duration // for which events are kept
+	db      *storage.DB
+	keep    time.Duration // for which events and client keys are kept
 	logger  *slog.Logger
 	now     func() time.Time
 }
@@ -178,7 +179,7 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 	taskv1.RegisterTaskServiceServer(server, tasks)
 	workspacev1.RegisterWorkspaceServiceServer(server, workspace.NewService(workspaces))
 	return &daemon{
-		server: server, service: about, facades: facades, tasks: tasks, events: events, audit: records,
+		server: server, service: about, facades: facades, tasks: tasks, events: events, audit: records, db: db,
 		keep: keepFor(cfg.Settings.Events), logger: logger, now: now,
 	}, nil
 }
@@ -191,9 +192,11 @@ func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
 	g.Go(func() error { d.facades.Run(ctx); return nil })
 	g.Go(func() error { d.every(ctx, sweepEvery, "end expired leases", d.tasks.Sweep); return nil })
 	g.Go(func() error {
-		d.every(ctx, expireEvery, "remove old events", func(ctx context.Context) error {
-			_, err := d.events.Expire(ctx, d.now().Add(-d.keep))
-			return err
+		d.every(ctx, expireEvery, "remove old events and client keys", func(ctx context.Context) error {
+			before := d.now().Add(-d.keep)
+			_, err := d.events.Expire(ctx, before)
+			_, keys := d.db.ExpireKeys(ctx, before)
+			return errors.Join(err, keys)
 		})
 		return nil
 	})
