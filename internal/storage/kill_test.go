@@ -22,7 +22,7 @@ import (
 // The tests of this file run the test binary again, as a child that they can kill.
 const (
 	childVariable  = "COMPOZY_TEST_CHILD"       // what the child does
-	roundsVariable = "COMPOZY_TEST_KILL_ROUNDS" // how often a child is killed; default 5
+	roundsVariable = "COMPOZY_SOAK_ROUNDS" // how often a child is killed; default 5
 )
 
 func TestMain(m *testing.M) {

@@ -34,10 +34,10 @@ CREATE TABLE task (
 CREATE INDEX task_order ON task (workspace_id, archived, priority, position, id);
 CREATE INDEX task_status ON task (workspace_id, archived, status, priority, position, id);
 CREATE INDEX task_position ON task (workspace_id, position);
-CREATE INDEX task_changed ON task (workspace_id, updated_at, id);
+CREATE INDEX task_changed ON task (workspace_id, archived, updated_at, id);
 CREATE INDEX task_parent ON task (parent_id, archived, priority, position, id) WHERE parent_id IS NOT NULL;
-CREATE INDEX task_holder ON task (holder) WHERE holder IS NOT NULL;
-CREATE INDEX task_lease ON task (lease_until) WHERE lease_until IS NOT NULL;
+CREATE INDEX task_holder ON task (holder, workspace_id, archived, priority, position, id) WHERE holder IS NOT NULL;
+CREATE INDEX task_lease ON task (workspace_id, lease_until) WHERE lease_until IS NOT NULL;
 
 -- Apart from the task, so that a change of the task does not write its body again.
 CREATE TABLE task_body (
