@@ -71,6 +71,11 @@ type Limits struct {
 	WritesBurst     int     `toml:"writes_burst" doc:"Writes that it may make at once. Default 20."`
 }
 
+// valid reports whether no limit is negative. What is no number is not valid either.
+func (l Limits) valid() bool {
+	return l.ReadsPerSecond >= 0 && l.ReadsBurst >= 0 && l.WritesPerSecond >= 0 && l.WritesBurst >= 0
+}
+
 // Log says what is logged.
 type Log struct {
 	Level string `toml:"level" doc:"Least level that is logged: debug, info (the default), warn or error. COMPOZY_LOG beats it."`
@@ -174,8 +179,8 @@ func (s Settings) check(path string) error {
 		if _, err := scopeRank(m.Scope); err != nil {
 			return problem("%smcp.scope: %v", prefix, err)
 		}
-		if l.ReadsPerSecond < 0 || l.ReadsBurst < 0 || l.WritesPerSecond < 0 || l.WritesBurst < 0 {
-			return problem("%slimits: a limit cannot be negative", prefix)
+		if !l.valid() {
+			return problem("%slimits: a limit is a positive number", prefix)
 		}
 		return nil
 	}

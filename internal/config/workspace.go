@@ -158,6 +158,9 @@ func readWorkspaceFile(root string) (lowering, []string, error) {
 	if _, err := scopeRank(file.MCP.Scope); err != nil {
 		return lowering{}, nil, fault.New(fault.InvalidArgument, "%s: mcp.scope: %v", WorkspaceFile, err)
 	}
+	if !file.Limits.valid() {
+		return lowering{}, nil, fault.New(fault.InvalidArgument, "%s: limits: a limit is a positive number", WorkspaceFile)
+	}
 	slices.Sort(notices)
 	return file, notices, nil
 }
