@@ -24,8 +24,10 @@ func open(t *testing.T, db *storage.DB, node string) *workspace.Registry {
 	var made atomic.Int64
 	r, err := workspace.Open(t.Context(), workspace.Config{
 		DB: db, Node: node,
-		NewID:   func(time.Time) string { return fmt.Sprintf("ws_%s%d", node, made.Add(1)) },
-		Purge:   func(*storage.Tx, string) (workspace.Purged, error) { return workspace.Purged{Tasks: 1, Memories: 2}, nil },
+		NewID: func(time.Time) string { return fmt.Sprintf("ws_%s%d", node, made.Add(1)) },
+		Purge: func(*storage.Tx, string) (workspace.Purged, error) {
+			return workspace.Purged{Tasks: 1, Memories: 2}, nil
+		},
 		Removed: func(string) {},
 	})
 	if err != nil {
@@ -159,12 +161,15 @@ func TestNamesThatCouldBeSomethingElseAreRefused(t *testing.T) {
 func TestDirectoriesGiveGoodNames(t *testing.T) {
 	r := open(t, storagetest.Open(t, storagetest.SQLite), "n")
 	for base, want := range map[string]string{
-		".dotfiles": "dotfiles", "ws_x": "workspace", "~": "workspace-2", "a\nb": "ab", "my project": "my project",
+		".dotfiles": "dotfiles", "ws_x": "workspace", "~": "workspace", "a\nb": "ab", "my project": "my project",
 		"项目": "项目", strings.Repeat("x", 200): strings.Repeat("x", 90),
 	} {
 		t.Run(base[:min(len(base), 10)], func(t *testing.T) {
 			got := add(t, r, mkdir(t, t.TempDir(), base), "").Name
-			if got != want && !(strings.HasPrefix(want, "workspace") && strings.HasPrefix(got, "workspace")) {
+			if want == "workspace" {
+				got, _, _ = strings.Cut(got, "-") // two of them end up with that name
+			}
+			if got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 		})
