@@ -29,6 +29,7 @@ import (
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
 	"compozy.dev/compozy/internal/daemon/daemontest"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/storage/storagetest"
 )
 
 const (
@@ -40,7 +41,14 @@ const (
 // string of every request that a facade of workspace b can make, and compares each answer
 // with the one about a reference that never existed.
 func TestAnotherWorkspaceIsAnsweredLikeNothing(t *testing.T) {
-	home := daemontest.Start(t, daemontest.Options{Settings: "version = 1\n[limits]\nreads_per_second = 1e6\nreads_burst = 1000000\nwrites_per_second = 1e6\nwrites_burst = 1000000\n"})
+	for _, engine := range []storagetest.Engine{storagetest.SQLite, storagetest.Postgres} {
+		t.Run(string(engine), func(t *testing.T) { testIsolation(t, storagetest.Config(t, engine).DSN) })
+	}
+}
+
+func testIsolation(t *testing.T, dsn string) {
+	t.Helper()
+	home := daemontest.Start(t, daemontest.Options{DSN: dsn, Settings: "version = 1\n[limits]\nreads_per_second = 1e6\nreads_burst = 1000000\nwrites_per_second = 1e6\nwrites_burst = 1000000\n"})
 	a, b := home.Workspace(t, "a").GetId(), home.Workspace(t, "b").GetId()
 	operator := home.Operator(t)
 	task, entry := fillWorkspace(t, operator, a)

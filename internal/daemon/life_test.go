@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -189,4 +190,38 @@ func TestEveryFacadeIsCounted(t *testing.T) {
 		}
 	}
 	within(t, waitLong, "three facades end", func() bool { return count() == 2 })
+}
+
+func TestRaceOfAClaimAndTheEndOfItsFacade(t *testing.T) {
+	home := daemontest.Start(t, daemontest.Options{})
+	ws := home.Workspace(t, "api").GetId()
+	operator := home.Operator(t)
+	var ids []string
+	for i := range 100 {
+		id := create(t, operator, ws, "claimed in vain").GetId()
+		ids = append(ids, id)
+		f := home.Facade(t, ws, operate, false)
+		sent := make(chan struct{})
+		go func() {
+			close(sent)
+			// The connection ends under it, at some moment.
+			_, _ = taskv1.NewTaskServiceClient(f).Claim(t.Context(), &taskv1.ClaimRequest{WorkspaceId: ws, Id: id})
+		}()
+		<-sent
+		for range i * 20 {
+			runtime.Gosched()
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, waitLong, "no facade is left", func() bool {
+		resp, err := daemonv1.NewDaemonServiceClient(operator).Status(t.Context(), &daemonv1.StatusRequest{})
+		return err == nil && resp.GetFacades() == 0
+	})
+	for _, id := range ids {
+		within(t, waitLong, "the claim is released", func() bool {
+			return statusOf(t, operator, ws, id) == taskv1.Status_STATUS_READY
+		})
+	}
 }
