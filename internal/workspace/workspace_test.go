@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -123,6 +124,30 @@ func TestWorkspacesAreKept(t *testing.T) {
 			t.Errorf("the directory was touched: %v", err)
 		}
 	})
+}
+
+func TestRaceOfARenameAndARemoval(t *testing.T) {
+	db := storagetest.Open(t, storagetest.SQLite)
+	r := open(t, db, "n")
+	dir := mkdir(t, t.TempDir(), "api")
+	for range 50 {
+		ws := add(t, r, dir, "before")
+		var group sync.WaitGroup
+		group.Go(func() {
+			if _, err := r.Rename(t.Context(), ws.ID, "after"); err != nil && fault.Of(err) != fault.NotFound {
+				t.Errorf("rename: %v", err)
+			}
+		})
+		group.Go(func() {
+			if _, err := r.Remove(t.Context(), ws.ID); err != nil {
+				t.Errorf("remove: %v", err)
+			}
+		})
+		group.Wait()
+		if list := r.List(); len(list) != 0 {
+			t.Fatalf("after the removal there are %v", list)
+		}
+	}
 }
 
 func TestPathsAreKeptPerNode(t *testing.T) {
