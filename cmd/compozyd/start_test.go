@@ -163,6 +163,40 @@ func TestNobodyElseCanReadTheHomeWhateverTheUmask(t *testing.T) {
 	d.stop(t)
 }
 
+func TestALongHomeIsServedFromAShortSocket(t *testing.T) {
+	short := newHome(t, "").Dir
+	t.Setenv("TMPDIR", short)
+	h := newHome(t, "")
+	h.Dir = filepath.Join(h.Dir, strings.Repeat("long", 25))
+	h.env = append(h.env, "COMPOZY_HOME="+h.Dir)
+	directory := filepath.Dir(h.NewSocket())
+	if filepath.Dir(directory) != short {
+		t.Fatalf("the socket would be %s", h.NewSocket())
+	}
+	// Whoever made that directory first must not be able to put a socket there.
+	if err := os.Mkdir(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(directory, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	d := daemon(t, h)
+	if code := d.ended(t); code != 1 || !strings.Contains(d.stderr.String(), directory+" is open to other users") {
+		t.Errorf("the daemon ended with %d:\n%s", code, d.stderr.String())
+	}
+	if err := os.Chmod(directory, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d = serve(t, h)
+	if info, err := h.Info(); err != nil || info.Socket != h.NewSocket() || info.PID != d.Process.Pid {
+		t.Errorf("recorded as %+v, %v", info, err)
+	}
+	if err := hostclient.Wait(t.Context(), operator(t, h)); err != nil {
+		t.Error(err)
+	}
+	d.stop(t)
+}
+
 func TestOpenHomeIsRefused(t *testing.T) {
 	h := newHome(t, "")
 	if err := os.Chmod(h.Dir, 0o755); err != nil {
