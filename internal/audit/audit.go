@@ -42,6 +42,7 @@ const (
 type Log struct {
 	cfg   Config
 	queue chan Record
+	last  time.Time // of the last id that was made
 }
 
 // Config is what a log needs. All fields are required.
@@ -117,12 +118,7 @@ func (l *Log) write(ctx context.Context, batch []Record) {
 	if len(batch) == 0 {
 		return
 	}
-	slices.SortStableFunc(batch, func(a, b Record) int { return a.At.Compare(b.At) })
-	ids := make([]string, len(batch))
-	for i, r := range batch {
-		ids[i] = l.cfg.NewID(r.At)
-	}
-	slices.Sort(ids) // records are listed by id, and the ids of one millisecond come in no order
+	ids := l.order(batch)
 	err := l.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
 		for i, r := range batch {
 			r.ID = ids[i]
@@ -135,4 +131,21 @@ func (l *Log) write(ctx context.Context, batch []Record) {
 	if err != nil {
 		l.cfg.Logger.ErrorContext(ctx, "audit records were not written", "records", len(batch), "error", err)
 	}
+}
+
+// order sorts a batch by time and returns the ids of its records, which are listed by id.
+// Ids of one millisecond come in no order, so no two batches share one.
+func (l *Log) order(batch []Record) []string {
+	slices.SortStableFunc(batch, func(a, b Record) int { return a.At.Compare(b.At) })
+	ids := make([]string, len(batch))
+	at, floor := time.Time{}, l.last.Add(time.Millisecond)
+	for i, r := range batch {
+		if at = r.At; at.Before(floor) {
+			at = floor
+		}
+		ids[i] = l.cfg.NewID(at)
+	}
+	l.last = at
+	slices.Sort(ids)
+	return ids
 }

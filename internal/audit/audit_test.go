@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,7 +18,7 @@ import (
 	"compozy.dev/compozy/internal/storage/storagetest"
 )
 
-// written returns the service over a log to which the records were added, all at once.
+// written returns the service over a log to which the records were added.
 func written(t *testing.T, db *storage.DB, records []audit.Record) *audit.Service {
 	t.Helper()
 	log := audit.New(audit.Config{
@@ -31,11 +30,9 @@ func written(t *testing.T, db *storage.DB, records []audit.Record) *audit.Servic
 		defer close(done)
 		log.Run(context.WithoutCancel(t.Context()), stop)
 	}()
-	var group sync.WaitGroup
 	for _, r := range records {
-		group.Go(func() { log.Add(r) })
+		log.Add(r)
 	}
-	group.Wait()
 	close(stop)
 	<-done
 	return audit.NewService(db)
@@ -105,23 +102,26 @@ func TestEveryRecordIsWrittenBeforeTheLogEnds(t *testing.T) {
 func TestRecordsOfOneMillisecondKeepTheirOrder(t *testing.T) {
 	db := storagetest.Open(t, storagetest.SQLite)
 	at := time.UnixMilli(1_700_000_000_000)
-	records := make([]audit.Record, 50)
+	const records = 50
 	log := audit.New(audit.Config{
 		DB: db, Logger: slog.New(slog.DiscardHandler), Key: []byte("key"),
 		NewID: func(now time.Time) string { return ref.NewID("aud", now) },
 	})
-	for i := range records {
-		log.Add(audit.Record{At: at, Method: fmt.Sprint(i)})
-	}
 	stop := make(chan struct{})
 	close(stop)
+	for i := range records {
+		log.Add(audit.Record{At: at, Method: fmt.Sprint(i)})
+		if i%10 == 0 {
+			log.Run(t.Context(), stop) // a batch ends here
+		}
+	}
 	log.Run(t.Context(), stop)
 	page, err := audit.NewService(db).List(t.Context(), &auditv1.ListRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range page.GetRecords() {
-		if want := fmt.Sprint(len(records) - 1 - i); r.GetMethod() != want {
+		if want := fmt.Sprint(records - 1 - i); r.GetMethod() != want {
 			t.Errorf("record %d is of call %s, want %s", i, r.GetMethod(), want)
 		}
 	}
