@@ -44,9 +44,17 @@ type call struct {
 	rule      policy
 	conn      uint64
 	facade    *facade.Facade // nil: the operator
+	leave     func()         // ends the call for the facade; nil before it was identified
 	principal auth.Principal
 	workspace workspace.Workspace // zero where the method is not bound
 	repeated  bool                // its client_key was answered before
+}
+
+// end ends the call for the facade that made it.
+func (c *call) end() {
+	if c.leave != nil {
+		c.leave()
+	}
 }
 
 // chain holds what the steps need.
@@ -90,8 +98,8 @@ func (ch *chain) identify(ctx context.Context, c *call) (context.Context, error)
 	c.conn = processOf(ctx).conn
 	md, _ := metadata.FromIncomingContext(ctx)
 	claimed := first(md.Get(facadeKey))
-	if f, ok := ch.facades.On(c.conn); ok {
-		c.facade, c.principal = f, f.Principal()
+	if c.facade, c.leave = ch.facades.Enter(c.conn); c.facade != nil {
+		c.principal = c.facade.Principal()
 	}
 	switch {
 	case c.facade == nil && claimed != "":
@@ -254,6 +262,7 @@ func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 		resp, err = handler(inner, req)
 		return err
 	})
+	c.end()
 	ch.record(c, err)
 	if err != nil {
 		return nil, ch.answer(ctx, c.method, err)
@@ -266,6 +275,7 @@ func (ch *chain) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 func (ch *chain) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	s := &stepped{ServerStream: ss, chain: ch, ctx: ss.Context(), call: &call{method: info.FullMethod, started: ch.now()}}
 	err := ch.guard(func() error { return handler(srv, s) })
+	s.call.end()
 	if s.call.req == nil {
 		return ch.answer(ss.Context(), info.FullMethod, err) // the peer went away before it asked for anything
 	}

@@ -28,6 +28,7 @@ type Facade struct {
 	Grant Grant
 
 	conn  uint64
+	calls sync.WaitGroup // under way
 	ended chan struct{}
 	why   error // set before ended is closed
 }
@@ -152,12 +153,18 @@ func (r *Registry) bind(f *Facade) error {
 	return nil
 }
 
-// On returns the facade that a connection belongs to.
-func (r *Registry) On(conn uint64) (*Facade, bool) {
+// Enter begins a call on a connection and returns the facade that the connection belongs
+// to; nil where it belongs to none. The call is over when leave is called: what the facade
+// holds is not released before, so nothing it still takes is left behind.
+func (r *Registry) Enter(conn uint64) (f *Facade, leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	f, ok := r.byConn[conn]
-	return f, ok
+	f = r.byConn[conn]
+	if f == nil {
+		return nil, func() {}
+	}
+	f.calls.Add(1)
+	return f, f.calls.Done
 }
 
 // Count returns how many facades are attached.
@@ -183,6 +190,7 @@ func (r *Registry) Wait(ctx context.Context, f *Facade) error {
 	if keep {
 		return stopping()
 	}
+	f.calls.Wait() // no further one can begin
 	r.finish(context.WithoutCancel(ctx), f.ID)
 	select {
 	case <-f.ended:
