@@ -22,6 +22,12 @@ const maxFrame = 16 << 20
 
 var errFrameTooLong = fmt.Errorf("a line is longer than %d MiB", maxFrame>>20)
 
+// maxDepth is how many objects and arrays of a line may be open at once; the SDK has the
+// same limit for what it is given.
+const maxDepth = 1000
+
+var errTooDeep = errors.New("nested too deep")
+
 // readFrame returns the next line, and with the last one what ended the input.
 func readFrame(r *bufio.Reader) ([]byte, error) {
 	var frame []byte
@@ -84,6 +90,9 @@ func (s *scanner) scan(line []byte) (message, *jsonrpc.Error) {
 	if err == nil {
 		_, err = s.dec.ReadToken()
 	}
+	if errors.Is(err, errTooDeep) {
+		return message{id: m.id}, problem(jsonrpc.CodeInvalidRequest, "invalid request: it is nested deeper than %d levels; send less at once", maxDepth)
+	}
 	if !errors.Is(err, io.EOF) || !utf8.Valid(line) {
 		return message{}, problem(jsonrpc.CodeParseError, "parse error: a line is one JSON-RPC message, in UTF-8")
 	}
@@ -97,7 +106,7 @@ func (s *scanner) envelope(m *message) error {
 		} else {
 			s.invalid("a message is an object")
 		}
-		return s.dec.SkipValue()
+		return s.skip()
 	}
 	var version, method bool
 	_, err := s.members(envelopeKeys, s.invalid, func(key string) (err error) {
@@ -115,7 +124,7 @@ func (s *scanner) envelope(m *message) error {
 			err = s.params(m)
 		default:
 			m.answer = true
-			err = s.dec.SkipValue()
+			err = s.skip()
 		}
 		return err
 	})
@@ -144,7 +153,7 @@ func (s *scanner) params(m *message) error {
 		case "arguments":
 			var ok bool
 			if ok, err = s.object(key); ok {
-				err = s.dec.SkipValue()
+				err = s.skip()
 			}
 		case "_meta":
 			err = s.meta(m)
@@ -153,7 +162,7 @@ func (s *scanner) params(m *message) error {
 			v, err = s.dec.ReadValue()
 			m.requestID = json.RawMessage(v)
 		default:
-			err = s.dec.SkipValue()
+			err = s.skip()
 		}
 		return err
 	})
@@ -166,7 +175,7 @@ func (s *scanner) meta(m *message) error {
 	}
 	_, err := s.members(metaKeys, s.badParams, func(key string) (err error) {
 		if key != mcp.MetaKeyProtocolVersion {
-			return s.dec.SkipValue()
+			return s.skip()
 		}
 		version, err := s.text(key, s.badParams)
 		m.modern = version >= modernVersion
@@ -191,13 +200,13 @@ func (s *scanner) members(keys []string, complain func(string, ...any), read fun
 		i, exact := find(keys, name.String())
 		switch {
 		case i < 0:
-			err = s.dec.SkipValue()
+			err = s.skip()
 		case !exact:
 			complain("%q is not a key; did you mean %q?", name.String(), keys[i])
-			err = s.dec.SkipValue()
+			err = s.skip()
 		case seen[i]:
 			complain("%q is there twice", keys[i])
-			err = s.dec.SkipValue()
+			err = s.skip()
 		default:
 			seen[i] = true
 			err = read(keys[i])
@@ -235,13 +244,29 @@ func (s *scanner) object(key string) (bool, error) {
 	default:
 		s.badParams("%q must be an object", key)
 	}
-	return false, s.dec.SkipValue()
+	return false, s.skip()
+}
+
+// skip reads the next value, however it looks.
+func (s *scanner) skip() error {
+	outer := s.dec.StackDepth()
+	for {
+		if _, err := s.dec.ReadToken(); err != nil {
+			return err
+		}
+		switch depth := s.dec.StackDepth(); {
+		case depth <= outer:
+			return nil
+		case depth > maxDepth:
+			return errTooDeep
+		}
+	}
 }
 
 func (s *scanner) text(key string, complain func(string, ...any)) (string, error) {
 	if s.dec.PeekKind() != '"' {
 		complain("%q must be text", key)
-		return "", s.dec.SkipValue()
+		return "", s.skip()
 	}
 	token, err := s.dec.ReadToken()
 	return token.String(), err
