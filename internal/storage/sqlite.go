@@ -59,7 +59,7 @@ func sqliteOpen(path, options string) (*sql.DB, error) {
 		Scheme: "file", Path: filepath.ToSlash(abs),
 		RawQuery: "_busy_timeout=10000&_foreign_keys=1&_dqs=0&" + options,
 	}
-	pool, err := sql.Open("sqlite", dsn.String())
+	pool, err := openKeeping(dsn.String())
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
 	}
