@@ -2186,7 +2186,9 @@ type Activity struct {
 	// State before, where it changed.
 	PreviousState *Status `protobuf:"varint,6,opt,name=previous_state,json=previousState,proto3,enum=compozy.task.v1.Status,oneof" json:"previous_state,omitempty"`
 	// State after, where it changed.
-	NewState      *Status `protobuf:"varint,7,opt,name=new_state,json=newState,proto3,enum=compozy.task.v1.Status,oneof" json:"new_state,omitempty"`
+	NewState *Status `protobuf:"varint,7,opt,name=new_state,json=newState,proto3,enum=compozy.task.v1.Status,oneof" json:"new_state,omitempty"`
+	// Why, where a reason was given; as data of whoever gave it.
+	Reason        string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2268,6 +2270,13 @@ func (x *Activity) GetNewState() Status {
 		return *x.NewState
 	}
 	return Status_STATUS_UNSPECIFIED
+}
+
+func (x *Activity) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
 }
 
 // SummaryRequest names the workspace.
@@ -6106,7 +6115,7 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\vnext_cursor\x18\x02 \x01(\tR\n" +
 	"nextCursor\x12\x1d\n" +
 	"\n" +
-	"next_since\x18\x03 \x01(\tR\tnextSince\"\xb1\x02\n" +
+	"next_since\x18\x03 \x01(\tR\tnextSince\"\xc9\x02\n" +
 	"\bActivity\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x0e\n" +
@@ -6114,7 +6123,8 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\x06handle\x18\x04 \x01(\tR\x06handle\x12\x1c\n" +
 	"\tprincipal\x18\x05 \x01(\tR\tprincipal\x12C\n" +
 	"\x0eprevious_state\x18\x06 \x01(\x0e2\x17.compozy.task.v1.StatusH\x00R\rpreviousState\x88\x01\x01\x129\n" +
-	"\tnew_state\x18\a \x01(\x0e2\x17.compozy.task.v1.StatusH\x01R\bnewState\x88\x01\x01B\x11\n" +
+	"\tnew_state\x18\a \x01(\x0e2\x17.compozy.task.v1.StatusH\x01R\bnewState\x88\x01\x01\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reasonB\x11\n" +
 	"\x0f_previous_stateB\f\n" +
 	"\n" +
 	"_new_state\"<\n" +
