@@ -233,10 +233,14 @@ const (
 	only
 )
 
-// condition returns a condition on column; it is a list of what the column may be, so
-// that an index that begins with the column stays of use.
-func (a archived) condition(column string) string {
-	return column + [...]string{" = 0", " IN (0, 1)", " = 1"}[a]
+// values returns what the column archived may be.
+func (a archived) values() []any {
+	return [...][]any{{0}, {0, 1}, {1}}[a]
+}
+
+// passes reports whether a task is wanted.
+func (a archived) passes(isArchived bool) bool {
+	return slices.Contains(a.values(), any(number01(isArchived)))
 }
 
 // place is where a task stands in the working order.
@@ -248,16 +252,39 @@ type place struct {
 
 // list returns the tasks that pass the filter, in working order.
 func (st *store) list(f filter) ([]*Task, error) {
-	where := []string{"t.workspace_id = ?", f.Archived.condition("t.archived")}
-	args := []any{st.workspace}
-	and := func(condition string, values ...any) {
-		where, args = append(where, condition), append(args, values...)
+	const order = ` ORDER BY t.priority, t.position, t.id LIMIT ?`
+	where, args := f.where()
+	var parts []string
+	var all []any
+	// Each part fixes the columns before those of the order in an index, so that the
+	// engine reads no more rows than it returns.
+	for _, isArchived := range f.Archived.values() {
+		part := []any{st.workspace, isArchived}
+		if len(f.Status) == 0 {
+			parts = append(parts, `t.workspace_id = ? AND t.archived = ?`+where+order)
+			all = slices.Concat(all, part, args, []any{f.Limit})
+		}
+		for _, s := range f.Status {
+			parts = append(parts, `t.workspace_id = ? AND t.archived = ? AND t.status = ?`+where+order)
+			all = slices.Concat(all, part, []any{s}, args, []any{f.Limit})
+		}
 	}
-	if len(f.Status) > 0 {
-		and(`t.status IN (`+marks(len(f.Status))+`)`, anys(f.Status)...)
+	if len(parts) == 1 {
+		return st.tasks(parts[0], all...)
+	}
+	return st.tasks(`t.id IN (SELECT id FROM (SELECT t.id FROM task t WHERE `+
+		strings.Join(parts, `) AS part UNION ALL SELECT id FROM (SELECT t.id FROM task t WHERE `)+`) AS part)`+order,
+		append(all, f.Limit)...)
+}
+
+// where returns the conditions that the filter makes, each after an AND, but for those on
+// status and archived.
+func (f filter) where() (conditions string, args []any) {
+	and := func(condition string, values ...any) {
+		conditions, args = conditions+` AND `+condition, append(args, values...)
 	}
 	for _, l := range f.Labels {
-		and(`t.id IN (SELECT task_id FROM task_label WHERE workspace_id = ? AND label = ?)`, st.workspace, l)
+		and(`EXISTS (SELECT 1 FROM task_label l WHERE l.task_id = t.id AND l.label = ?)`, l)
 	}
 	if f.Parent != "" {
 		and(`t.parent_id = ?`, f.Parent)
@@ -274,8 +301,7 @@ func (st *store) list(f filter) ([]*Task, error) {
 	if f.After != nil {
 		and(`(t.priority, t.position, t.id) > (?, ?, ?)`, f.After.Priority, f.After.Position, f.After.ID)
 	}
-	args = append(args, f.Limit)
-	return st.tasks(strings.Join(where, " AND ")+` ORDER BY t.priority, t.position, t.id LIMIT ?`, args...)
+	return conditions, args
 }
 
 // named is a reference to a task as a caller gave it.

@@ -6,28 +6,6 @@ import (
 	"time"
 )
 
-// tree returns the task with this id and everything below it, or everything where the id
-// is empty, in working order.
-func (st *store) tree(root string, a archived) ([]leaf, error) {
-	from, args := `SELECT id FROM task WHERE workspace_id = ?`, []any{st.workspace}
-	if root != "" {
-		from = `SELECT id FROM task WHERE workspace_id = ? AND id = ?
-			UNION SELECT c.id FROM reach r JOIN task c ON c.parent_id = r.id`
-		args = append(args, root)
-	}
-	leaves, err := collect(st.tx, func(rows *sql.Rows) (l leaf, err error) {
-		return l, rows.Scan(&l.ID, &l.Number, &l.Status, &l.Title, &l.Parent, &l.Cost)
-	}, `WITH RECURSIVE reach (id) AS (`+from+`)
-		SELECT t.id, t.number, t.status, t.title, COALESCE(t.parent_id, ''),
-			(SELECT COALESCE(sum(r.cost_micros), 0) FROM task_run r WHERE r.task_id = t.id)
-		FROM reach JOIN task t ON t.id = reach.id WHERE `+a.condition("t.archived")+`
-		ORDER BY t.priority, t.position, t.id`, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read the tree: %w", err)
-	}
-	return leaves, nil
-}
-
 // counts returns how many tasks are in each state, archived ones left out.
 func (st *store) counts() (map[Status]int32, error) {
 	counts := make(map[Status]int32)
@@ -46,7 +24,7 @@ func (st *store) counts() (map[Status]int32, error) {
 
 // costSince returns what the runs cost that began at a time or later.
 func (st *store) costSince(t time.Time) (micros int64, err error) {
-	err = st.tx.QueryRow(`SELECT COALESCE(sum(cost_micros), 0) FROM task_run WHERE workspace_id = ? AND started_at >= ?`,
+	err = st.tx.QueryRow(`SELECT CAST(COALESCE(sum(cost_micros), 0) AS BIGINT) FROM task_run WHERE workspace_id = ? AND started_at >= ?`,
 		st.workspace, t.UnixMilli()).Scan(&micros)
 	if err != nil {
 		return 0, fmt.Errorf("add up costs: %w", err)
@@ -68,23 +46,45 @@ func (st *store) silent(limit int) ([]*Task, error) {
 		ORDER BY t.renewed_at, t.id LIMIT ?`, st.workspace, Claimed, Running, now, limit)
 }
 
-// finished returns the tasks that were done last, with what their runs cost and took.
-func (st *store) finished(limit int) ([]finished, error) {
-	now := st.tx.Now()
+// finished returns the tasks but one that were done last, with what their runs cost and
+// took.
+func (st *store) finished(but string, limit int) ([]finished, error) {
 	list, err := collect(st.tx, func(rows *sql.Rows) (f finished, err error) {
 		var body string
-		var ended, took int64
-		err = rows.Scan(&f.link.ID, &f.link.Number, &f.link.Status, &f.title, &body, &f.size, &f.cost, &took, &ended)
-		f.text, f.seconds, f.age = f.title+"\n"+body, took/1000, now.Sub(millis(ended))
+		var took int64
+		err = rows.Scan(&f.link.ID, &f.link.Number, &f.link.Status, &f.title, &body, &f.size, &f.cost, &took)
+		f.text, f.took = f.title+"\n"+body, time.Duration(took)*time.Millisecond
 		return f, err
 	}, `SELECT t.id, t.number, t.status, t.title, substr(b.body, 1, 4000), t.size,
-			CAST(sum(r.cost_micros) AS BIGINT), CAST(sum(r.ended_at - r.started_at) AS BIGINT), max(r.ended_at) AS finished_at
-		FROM task t JOIN task_body b ON b.task_id = t.id JOIN task_run r ON r.task_id = t.id
-		WHERE t.workspace_id = ? AND t.status = ? AND r.ended_at IS NOT NULL
-		GROUP BY t.id, t.number, t.status, t.title, b.body, t.size ORDER BY finished_at DESC LIMIT ?`,
-		st.workspace, Done, limit)
+			(SELECT CAST(sum(r.cost_micros) AS BIGINT) FROM task_run r WHERE r.task_id = t.id),
+			(SELECT CAST(sum(r.ended_at - r.started_at) AS BIGINT) FROM task_run r WHERE r.task_id = t.id)
+		FROM task t JOIN task_body b ON b.task_id = t.id
+		WHERE t.status = ? AND t.id <> ? AND t.id IN (
+			SELECT task_id FROM (SELECT task_id FROM task_run WHERE workspace_id = ? AND outcome = ? ORDER BY ended_at DESC LIMIT ?) AS last)`,
+		Done, but, st.workspace, Done, limit)
 	if err != nil {
 		return nil, fmt.Errorf("read finished tasks: %w", err)
 	}
 	return list, nil
+}
+
+// openBelow reports whether a task directly below this one is still to be done.
+func (st *store) openBelow(t *Task) (open bool, err error) {
+	err = st.tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM task c WHERE c.parent_id = ? AND c.archived = 0 AND c.status NOT IN (?, ?, ?))`, t.ID, Done, Failed, Cancelled).Scan(&open)
+	if err != nil {
+		return false, fmt.Errorf("look below task %s: %w", t.Handle(), err)
+	}
+	return open, nil
+}
+
+// causes returns what keeps a blocked task from going on: the tasks at the ends of its
+// chains of dependencies, first those that have ended without being done.
+func (st *store) causes(t *Task, limit int) ([]*Task, error) {
+	return st.tasks(`t.status NOT IN (?, ?) AND t.id IN (
+			WITH RECURSIVE reach (id) AS (
+				SELECT depends_on FROM task_dependency WHERE task_id = ?
+				UNION SELECT d.depends_on FROM reach r JOIN task x ON x.id = r.id AND x.status = ? JOIN task_dependency d ON d.task_id = r.id
+			) SELECT id FROM reach)
+		ORDER BY CASE WHEN t.status IN (?, ?) THEN 0 ELSE 1 END, t.priority, t.position, t.id LIMIT ?`,
+		Done, Blocked, t.ID, Blocked, Failed, Cancelled, limit)
 }

@@ -36,9 +36,9 @@ func (st *store) setDependencies(id string, links []Link) error {
 // settleDependents gives the open tasks that depend on the one with this id the state that
 // its new state asks for, and returns those that changed.
 func (st *store) settleDependents(id string) ([]change, error) {
-	tasks, err := st.tasks(`t.workspace_id = ? AND t.status IN (?, ?, ?)
+	tasks, err := st.tasks(`t.status IN (?, ?, ?)
 		AND t.id IN (SELECT task_id FROM task_dependency WHERE depends_on = ?) ORDER BY t.priority, t.position, t.id`,
-		st.workspace, Ready, Blocked, WaitingHuman, id)
+		Ready, Blocked, WaitingHuman, id)
 	if err != nil {
 		return nil, err
 	}
@@ -90,10 +90,12 @@ func (st *store) refuseCycleIn(table, from, to, verb string, ids []string) error
 
 // edges returns the edges of a relation that can be reached from the tasks with these ids.
 func (st *store) edges(table, from, to string, ids []string) (map[string][]string, error) {
+	// BETWEEN says what = would, and leaves a planner without statistics no other way than
+	// the index.
 	query := fmt.Sprintf(`WITH RECURSIVE reach (id) AS (
 			SELECT id FROM task WHERE id IN (%[4]s)
-			UNION SELECT e.%[3]s FROM reach r JOIN %[1]s e ON e.%[2]s = r.id WHERE e.%[3]s IS NOT NULL
-		) SELECT e.%[2]s, e.%[3]s FROM reach r JOIN %[1]s e ON e.%[2]s = r.id WHERE e.%[3]s IS NOT NULL`,
+			UNION SELECT e.%[3]s FROM reach r JOIN %[1]s e ON e.%[2]s BETWEEN r.id AND r.id WHERE e.%[3]s IS NOT NULL
+		) SELECT e.%[2]s, e.%[3]s FROM reach r JOIN %[1]s e ON e.%[2]s BETWEEN r.id AND r.id WHERE e.%[3]s IS NOT NULL`,
 		table, from, to, marks(len(ids)))
 	edges := make(map[string][]string)
 	_, err := collect(st.tx, func(rows *sql.Rows) (_ struct{}, err error) {
@@ -154,6 +156,28 @@ func (st *store) children(id string, limit int) ([]Link, error) {
 // dependents returns the tasks that depend on a task, at most limit of them.
 func (st *store) dependents(id string, limit int) ([]Link, error) {
 	return st.links(`JOIN task_dependency d ON d.task_id = t.id WHERE d.depends_on = ? ORDER BY d.task_id LIMIT ?`, id, limit)
+}
+
+// tree returns the task with this id and everything below it, or everything where the id
+// is empty, in working order.
+func (st *store) tree(root string) ([]leaf, error) {
+	where, arg := `t.workspace_id = ?`, st.workspace
+	if root != "" {
+		where = `t.id IN (WITH RECURSIVE reach (id) AS (
+			SELECT id FROM task WHERE id = ?
+			UNION SELECT c.id FROM reach r JOIN task c ON c.parent_id = r.id
+		) SELECT id FROM reach)`
+		arg = root
+	}
+	leaves, err := collect(st.tx, func(rows *sql.Rows) (l leaf, err error) {
+		return l, rows.Scan(&l.ID, &l.Number, &l.Status, &l.title, &l.parent, &l.archived, &l.cost)
+	}, `SELECT t.id, t.number, t.status, t.title, COALESCE(t.parent_id, ''), t.archived,
+			(SELECT CAST(COALESCE(sum(r.cost_micros), 0) AS BIGINT) FROM task_run r WHERE r.task_id = t.id)
+		FROM task t WHERE `+where+` ORDER BY t.priority, t.position, t.id`, arg)
+	if err != nil {
+		return nil, fmt.Errorf("read the tree: %w", err)
+	}
+	return leaves, nil
 }
 
 // tie is a task that depends on another or is below it.

@@ -4,6 +4,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -79,9 +80,10 @@ func (st *store) search(folded string, a archived, limit int) ([]match, error) {
 	matches, err := collect(st.tx, func(rows *sql.Rows) (m match, err error) {
 		return m, rows.Scan(&m.link.ID, &m.link.Number, &m.link.Status, &m.title, &m.body, &m.archived)
 	}, `SELECT t.id, t.number, t.status, t.title, b.body, t.archived FROM task t JOIN task_body b ON b.task_id = t.id
-		WHERE t.workspace_id = ? AND `+a.condition("t.archived")+` AND (`+contains("t.title_folded")+` OR `+contains("b.folded")+`
+		WHERE t.workspace_id = ? AND t.archived IN (`+marks(len(a.values()))+`) AND (`+contains("t.title_folded")+` OR `+contains("b.folded")+`
 			OR EXISTS (SELECT 1 FROM task_note n WHERE n.task_id = t.id AND `+contains("n.folded")+`))
-		ORDER BY t.updated_at DESC, t.id DESC LIMIT ?`, st.workspace, folded, folded, folded, limit)
+		ORDER BY t.updated_at DESC, t.id DESC LIMIT ?`,
+		slices.Concat([]any{st.workspace}, a.values(), []any{folded, folded, folded, limit})...)
 	if err != nil {
 		return nil, fmt.Errorf("search tasks: %w", err)
 	}
