@@ -23,7 +23,7 @@ func newEntry(req *memoryv1.StoreRequest, by auth.Principal) (Entry, error) {
 	}
 	tags, bad := cleanTags("tags", req.GetTags())
 	e := Entry{
-		Key:        strings.TrimSpace(req.GetKey()),
+		Key:        req.GetKey(),
 		Text:       req.GetText(),
 		Kind:       kindFromProto(req.GetKind()),
 		Tags:       tags,
@@ -72,7 +72,7 @@ func apply(e Entry, req *memoryv1.UpdateRequest, by auth.Principal) (Entry, erro
 		e.Source = req.GetSource()
 	}
 	if req.Key != nil {
-		e.Key = strings.TrimSpace(req.GetKey())
+		e.Key = req.GetKey()
 	}
 	bad = append(bad, changeTags(&e, req)...)
 	if req.Status != nil {
