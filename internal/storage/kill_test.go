@@ -21,7 +21,7 @@ import (
 
 // The tests of this file run the test binary again, as a child that they can kill.
 const (
-	childVariable  = "COMPOZY_TEST_CHILD"       // what the child does
+	childVariable  = "COMPOZY_TEST_CHILD"  // what the child does
 	roundsVariable = "COMPOZY_SOAK_ROUNDS" // how often a child is killed; default 5
 )
 
