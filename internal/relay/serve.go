@@ -12,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
+	"compozy.dev/compozy/gen/mcptool"
 	"compozy.dev/compozy/internal/fault"
 )
 
@@ -55,16 +56,29 @@ func (r *Relay) server(ctx context.Context, results *parcels) *mcp.Server {
 			c.TTLMs, c.CacheScope = int(listTTL.Milliseconds()), "private"
 		},
 	})
+	list := &mcp.ListToolsResult{Tools: r.described()}
+	list.TTLMs, list.CacheScope = int(listTTL.Milliseconds()), "private"
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			if p, ok := req.GetParams().(*mcp.CallToolParamsRaw); ok && r.tools[p.Name] == nil {
-				return nil, problem(jsonrpc.CodeInvalidParams, "%s", unknownTool(p.Name))
+			switch p := req.GetParams().(type) {
+			case *mcp.CallToolParamsRaw:
+				if r.tools[p.Name] == nil {
+					return nil, problem(jsonrpc.CodeInvalidParams, "%s", unknownTool(p.Name))
+				}
+			case *mcp.ListToolsParams:
+				if p == nil || p.Cursor == "" { // there is one page
+					answer := *list // the SDK writes into it
+					return &answer, nil
+				}
 			}
 			return next(ctx, method, req)
 		}
 	})
 	for _, t := range r.tools {
-		server.AddTool(describe(t), func(call context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		// The SDK reads and writes every schema that it is given, which takes as long as the
+		// rest of the start. It needs none: lists are answered above, arguments are decoded
+		// by the call.
+		server.AddTool(&mcp.Tool{Name: t.Name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(call context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			call, cancel := context.WithCancel(call)
 			defer cancel()
 			defer context.AfterFunc(ctx, cancel)()
@@ -76,6 +90,17 @@ func (r *Relay) server(ctx context.Context, results *parcels) *mcp.Server {
 		})
 	}
 	return server
+}
+
+// described returns what clients are told of the tools that are served, by name.
+func (r *Relay) described() []*mcp.Tool {
+	var list []*mcp.Tool
+	for i := range mcptool.Tools {
+		if t := r.tools[mcptool.Tools[i].Name]; t != nil {
+			list = append(list, describe(t))
+		}
+	}
+	return list
 }
 
 // describe returns what clients are told of a tool.
