@@ -1317,11 +1317,11 @@ type GetResponse struct {
 	NextOffset *int32 `protobuf:"varint,4,opt,name=next_offset,json=nextOffset,proto3,oneof" json:"next_offset,omitempty"`
 	// Size of the whole body in bytes.
 	BodySize int32 `protobuf:"varint,5,opt,name=body_size,json=bodySize,proto3" json:"body_size,omitempty"`
-	// The last 20 notes, oldest first.
+	// The last notes, oldest first: at most 20, and at most about 24 KB of them.
 	Notes []*Note `protobuf:"bytes,6,rep,name=notes,proto3" json:"notes,omitempty"`
 	// How many notes there are.
 	NoteCount int32 `protobuf:"varint,7,opt,name=note_count,json=noteCount,proto3" json:"note_count,omitempty"`
-	// The last 10 runs, oldest first.
+	// The last runs, oldest first: at most 10, and at most about 24 KB of them.
 	Runs []*Run `protobuf:"bytes,8,rep,name=runs,proto3" json:"runs,omitempty"`
 	// Handles of the tasks directly below it; at most 50.
 	Children []string `protobuf:"bytes,9,rep,name=children,proto3" json:"children,omitempty"`
@@ -5174,7 +5174,7 @@ type WhyResponse struct {
 	Blockers []*Attention `protobuf:"bytes,4,rep,name=blockers,proto3" json:"blockers,omitempty"`
 	// State changes, newest first; at most 20.
 	History []*Activity `protobuf:"bytes,5,rep,name=history,proto3" json:"history,omitempty"`
-	// Attempts, newest first; at most 10.
+	// The last attempts, newest first: at most 10, and at most about 24 KB of them.
 	Runs []*Run `protobuf:"bytes,6,rep,name=runs,proto3" json:"runs,omitempty"`
 	// What to do next, the best first, numbered: "1. …".
 	NextSteps     []string `protobuf:"bytes,7,rep,name=next_steps,json=nextSteps,proto3" json:"next_steps,omitempty"`
