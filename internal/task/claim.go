@@ -41,8 +41,8 @@ func (s *Service) Claim(ctx context.Context, req *taskv1.ClaimRequest) (*taskv1.
 		return nil, err
 	}
 	resp := &taskv1.ClaimResponse{RunId: ids[1], Fence: ids[2], Deduplicated: repeated}
-	return resp, s.view(ctx, func(st *store) error {
-		t, err := st.one(ids[0])
+	err = s.view(ctx, func(st *store) error {
+		t, err := st.byID(ids[0])
 		if err != nil {
 			return err
 		}
@@ -51,6 +51,10 @@ func (s *Service) Claim(ctx context.Context, req *taskv1.ClaimRequest) (*taskv1.
 		resp.Task, resp.Body, resp.Truncated = toProto(t), piece, next > 0
 		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return resp, nil
 }
 
 // candidate returns the task that the request asks for.
@@ -193,7 +197,7 @@ func (st *store) end(t *Task, e ending) (unblocked []change, err error) {
 		return st.settleDependents(t.ID)
 	case taskv1.Outcome_OUTCOME_FAILED:
 		t.Status = Failed
-		return nil, st.save(t, from, "failed", e.Result)
+		return nil, st.save(t, from, "failed", excerpt(e.Result))
 	default:
 		t.Status = t.open()
 		if e.Result != "" {
@@ -224,7 +228,7 @@ func (s *Service) ReportRun(ctx context.Context, req *taskv1.ReportRunRequest) (
 		if err := st.report(origin, req, resp); err != nil {
 			return err
 		}
-		runs, err := st.selectRuns(`id = ?`, req.GetRunId())
+		runs, err := st.runs(`id = ?`, req.GetRunId())
 		if err == nil {
 			resp.Run = runs[0]
 		}
@@ -237,11 +241,10 @@ func (s *Service) ReportRun(ctx context.Context, req *taskv1.ReportRunRequest) (
 }
 
 func (st *store) report(origin runOrigin, req *taskv1.ReportRunRequest, resp *taskv1.ReportRunResponse) error {
-	tasks, err := st.load([]string{origin.task})
+	t, err := st.byID(origin.task)
 	if err != nil {
 		return err
 	}
-	t := tasks[0]
 	if req.GetFence() != strconv.FormatInt(origin.fence, 10) {
 		return fault.New(fault.Conflict, "fence %q is not that of run %q; give the one that came with the claim", req.GetFence(), req.GetRunId())
 	}

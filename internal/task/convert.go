@@ -1,18 +1,17 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protopath"
-	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
+	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
 )
 
@@ -62,6 +61,23 @@ func fromDraft(d *taskv1.Draft) *Task {
 		Labels:     slices.Sorted(slices.Values(d.GetLabels())),
 		NeedsHuman: d.GetNeedsHuman(),
 	}
+}
+
+// allowEdit returns a fault if by may not make the edit, or not in the state in which the
+// task is. Agents never decide that work needs no person, or that a draft is ready.
+func (t *Task) allowEdit(by auth.Principal, e *taskv1.Edit) error {
+	switch agent := by.Kind == auth.Session; {
+	case e.ExpectedVersion != nil && e.GetExpectedVersion() != t.Version:
+		return fault.New(fault.Conflict, "task %s is at version %d and not at %d: %s changed it at %s; read it again before you change it",
+			t.Handle(), t.Version, e.GetExpectedVersion(), t.UpdatedBy, clock(t.UpdatedAt))
+	case agent && t.NeedsHuman && e.NeedsHuman != nil && !e.GetNeedsHuman():
+		return fault.New(fault.PermissionDenied, "an agent cannot clear needs_human of task %s; ask a person to do it", t.Handle())
+	case agent && t.Status == Draft && e.Draft != nil && !e.GetDraft():
+		return fault.New(fault.PermissionDenied, "an agent cannot make the draft %s ready; ask a person to do it", t.Handle())
+	case e.GetDraft():
+		return t.allow(redraft)
+	}
+	return nil
 }
 
 // applyEdit writes the fields that the edit has into the task, but for its parent, which
@@ -134,6 +150,10 @@ func rowSize(t *Task) int {
 	return n
 }
 
+// noteSize and runSize return about how many bytes a note and a run take as JSON.
+func noteSize(n *taskv1.Note) int { return 100 + len(n.GetAuthor()) + len(n.GetText()) }
+func runSize(r *taskv1.Run) int   { return 300 + len(r.GetHolder()) + len(r.GetResult()) }
+
 func changeToProto(c change) *taskv1.Change {
 	return &taskv1.Change{
 		Id: c.task.ID, Handle: c.task.Handle(),
@@ -147,6 +167,16 @@ func changesToProto(changes []change) []*taskv1.Change {
 		msgs[i] = changeToProto(c)
 	}
 	return msgs
+}
+
+// statusCounts lists counts in the order of the states.
+func statusCounts(counts map[Status]int32) []*taskv1.StatusCount {
+	var list []*taskv1.StatusCount
+	for status, n := range counts {
+		list = append(list, &taskv1.StatusCount{Status: statusToProto(status), Count: n})
+	}
+	slices.SortFunc(list, func(a, b *taskv1.StatusCount) int { return cmp.Compare(a.GetStatus(), b.GetStatus()) })
+	return list
 }
 
 func statusToProto(s Status) taskv1.Status {
@@ -207,36 +237,6 @@ func archivedFromProto(a taskv1.Archived) archived {
 	default:
 		return exclude
 	}
-}
-
-// checkText refuses the one character that not every engine can store.
-func checkText(req proto.Message) error {
-	var bad []fault.Field
-	err := protorange.Range(req.ProtoReflect(), func(p protopath.Values) error {
-		text, ok := p.Index(-1).Value.Interface().(string)
-		if ok && strings.ContainsRune(text, 0) {
-			bad = append(bad, fault.Field{Path: strings.TrimPrefix(p.Path[1:].String(), "."), Problem: "contains a NUL byte; take it out"})
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("look for NUL bytes: %w", err)
-	}
-	if bad != nil {
-		return fault.Invalid(bad...)
-	}
-	return nil
-}
-
-// titleProblem says what is wrong with a title; empty: nothing.
-func titleProblem(title string) string {
-	switch {
-	case strings.TrimSpace(title) == "":
-		return "is blank; say in one line what is to be done"
-	case strings.ContainsAny(title, "\r\n"):
-		return "has more than one line; put the rest into body"
-	}
-	return ""
 }
 
 func millis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

@@ -10,7 +10,7 @@
 //   - A claim has one holder, a number (the fence) that no other claim of the task ever
 //     has, and one open run. All three end together.
 //   - Each change of a task is one row of the event log, in the same transaction, and
-//     raises its version by one.
+//     raises its version by one. That a lease lasts longer is no change.
 //   - Writers of one workspace take turns, on both engines. What a change has read is
 //     still so when it is written.
 //

@@ -102,9 +102,9 @@ func similar(text string, size Size, done []finished) ([]finished, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The text is ranked beside the tasks, to show what the best possible score is.
-	const itself = ""
-	docs := []search.Document{{ID: itself, Terms: search.Tokens(text)}}
+	// A task that has the words and no others shows what the best possible score is.
+	const ideal = ""
+	docs := []search.Document{{ID: ideal, Terms: q.List()}}
 	byID := make(map[string]finished, len(done))
 	for _, f := range done {
 		doc := search.Document{ID: f.link.ID, Terms: search.Tokens(f.text)}
@@ -115,7 +115,7 @@ func similar(text string, size Size, done []finished) ([]finished, error) {
 		byID[f.link.ID] = f
 	}
 	hits := search.Rank(q, docs, search.Corpus{})
-	best := hits[slices.IndexFunc(hits, func(h search.Hit) bool { return h.ID == itself })].Score
+	best := hits[slices.IndexFunc(hits, func(h search.Hit) bool { return h.ID == ideal })].Score
 	var list []finished
 	for _, h := range hits {
 		f, found := byID[h.ID]

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,16 +18,6 @@ import (
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/workspace"
 )
-
-// statusCounts lists counts in the order of the states.
-func statusCounts(counts map[Status]int32) []*taskv1.StatusCount {
-	var list []*taskv1.StatusCount
-	for status, n := range counts {
-		list = append(list, &taskv1.StatusCount{Status: statusToProto(status), Count: n})
-	}
-	slices.SortFunc(list, func(a, b *taskv1.StatusCount) int { return cmp.Compare(a.GetStatus(), b.GetStatus()) })
-	return list
-}
 
 const (
 	activityCursorKind = "tasks.activity"

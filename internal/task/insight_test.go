@@ -230,6 +230,18 @@ func TestWhyExplainsEveryState(t *testing.T) {
 	})
 }
 
+func TestWhySaysHowToBringAnArchivedTaskBack(t *testing.T) {
+	each(t, func(h *home) {
+		ctx := h.as("fac_1")
+		h.create(ctx, "a")
+		must(h.t, h.Archive, ctx, &taskv1.ArchiveRequest{Ids: []string{"t1"}})
+		got := must(h.t, h.Why, ctx, &taskv1.WhyRequest{Id: "t1"})
+		if !strings.Contains(got.GetExplanation(), "it is archived") || !strings.HasPrefix(got.GetNextSteps()[0], "1. Bring t1 back: tasks__unarchive") {
+			h.t.Errorf("got %q and %q", got.GetExplanation(), got.GetNextSteps())
+		}
+	})
+}
+
 func TestWhyNamesTheRootOfTheTrouble(t *testing.T) {
 	each(t, func(h *home) {
 		ctx := h.as("fac_1")
@@ -291,6 +303,8 @@ func TestEstimateLearnsFromSimilarTasks(t *testing.T) {
 				h.t.Error("a task was estimated from itself")
 			}
 		}
+		must(h.t, h.Estimate, ctx, &taskv1.EstimateRequest{Text: "what is it about?"}) // nothing but stop words
+		refused(h.t, h.Estimate, ctx, &taskv1.EstimateRequest{Text: "?!"}, fault.InvalidArgument)
 		refused(h.t, h.Estimate, ctx, &taskv1.EstimateRequest{}, fault.InvalidArgument, "either id")
 		refused(h.t, h.Estimate, ctx, &taskv1.EstimateRequest{Id: "t1", Text: "x"}, fault.InvalidArgument, "either id")
 	})

@@ -7,7 +7,6 @@ import (
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/fault"
-	"compozy.dev/compozy/internal/ref"
 )
 
 // Pause sets tasks aside. Leases on them go on.
@@ -133,7 +132,7 @@ func (s *Service) transition(ctx context.Context, v verb, texts []string, apply 
 		if err != nil {
 			return err
 		}
-		if err := refuseStates(v, names, tasks); err != nil {
+		if err := refuseEach(names, func(i int) error { return tasks[i].allow(v) }); err != nil {
 			return err
 		}
 		for _, l := range links {
@@ -152,29 +151,6 @@ func (s *Service) transition(ctx context.Context, v verb, texts []string, apply 
 		return err
 	})
 	return changes, err
-}
-
-// refuseStates returns a Conflict that names every task that does not allow the verb.
-func refuseStates(v verb, names []named, tasks []*Task) error {
-	var first *fault.Error
-	var bad []fault.Field
-	for i, t := range tasks {
-		err := t.allow(v)
-		if err == nil {
-			continue
-		}
-		if first == nil {
-			first = fault.As(err)
-		}
-		bad = append(bad, fault.Field{Path: names[i].Path, Problem: err.Error()})
-	}
-	if first == nil {
-		return nil
-	}
-	if len(names) > 1 {
-		first.Fields, first.Message = bad, fault.Invalid(bad...).Message
-	}
-	return first
 }
 
 // Delete removes tasks that nothing else depends on or is part of.
@@ -203,17 +179,6 @@ func (s *Service) Delete(ctx context.Context, req *taskv1.DeleteRequest) (*taskv
 		return nil, err
 	}
 	return resp, nil
-}
-
-// refuseKeys refuses names that are neither ids nor handles.
-func refuseKeys(names []named) error {
-	var bad []fault.Field
-	for _, n := range names {
-		if r, err := ref.Parse(n.Text); err == nil && r.ID == "" && r.Handle == "" {
-			bad = append(bad, fault.Field{Path: n.Path, Problem: fmt.Sprintf("%q is neither an id nor a handle such as t7; tasks are not deleted by their keys", n.Text)})
-		}
-	}
-	return refusal(fault.InvalidArgument, bad)
 }
 
 // refuseTied returns a Conflict that names whatever depends on the tasks or is below them.

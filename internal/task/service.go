@@ -2,12 +2,10 @@ package task
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
-	"unicode/utf8"
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/auth"
@@ -117,9 +115,6 @@ func parseListCursor(s string) (*place, error) {
 	return nil, fault.Invalid(fault.Field{Path: "cursor", Problem: "was not made by this list; leave it out to start at the beginning"})
 }
 
-// bodyBytes is how much of a body is returned at once.
-const bodyBytes = 16 << 10
-
 // Get returns one task whole.
 func (s *Service) Get(ctx context.Context, req *taskv1.GetRequest) (*taskv1.GetResponse, error) {
 	resp := &taskv1.GetResponse{}
@@ -130,7 +125,10 @@ func (s *Service) Get(ctx context.Context, req *taskv1.GetRequest) (*taskv1.GetR
 		}
 		resp.Task = toProto(t)
 		resp.Origin = &taskv1.Origin{Principal: t.Creator, Client: t.CreatorClient}
-		return errors.Join(st.readBody(t, int(req.GetBodyOffset()), resp), st.readRelated(t, resp))
+		if err := st.readBody(t, int(req.GetBodyOffset()), resp); err != nil {
+			return err
+		}
+		return st.readRelated(t, resp)
 	})
 	if err != nil {
 		return nil, err
@@ -156,16 +154,18 @@ func (st *store) readBody(t *Task, offset int, resp *taskv1.GetResponse) error {
 }
 
 func (st *store) readRelated(t *Task, resp *taskv1.GetResponse) error {
-	const lastNotes, lastRuns, related = 20, 10, 50
-	var err error
-	if resp.Notes, resp.NoteCount, err = st.notes(t.ID, lastNotes); err != nil {
+	const lastNotes, related = 20, 50
+	notes, count, err := st.notes(t.ID, lastNotes)
+	if err != nil {
 		return err
 	}
-	if resp.Runs, err = st.runs(t.ID, lastRuns); err != nil {
+	resp.NoteCount = count
+	resp.Notes, _ = ref.Page(notes, lastNotes, noteSize)
+	if resp.Runs, err = st.lastRuns(t.ID); err != nil {
 		return err
 	}
-	slices.Reverse(resp.Notes)
-	slices.Reverse(resp.Runs)
+	slices.Reverse(resp.GetNotes())
+	slices.Reverse(resp.GetRuns())
 	children, err := st.children(t.ID, related)
 	if err != nil {
 		return err
@@ -173,22 +173,6 @@ func (st *store) readRelated(t *Task, resp *taskv1.GetResponse) error {
 	dependents, err := st.dependents(t.ID, related)
 	resp.Children, resp.Dependents = handles(children), handles(dependents)
 	return err
-}
-
-// cut returns the part of a body that begins at offset, and where the rest begins; 0 if
-// there is none.
-func cut(body string, offset int) (piece string, next int) {
-	for offset < len(body) && !utf8.RuneStart(body[offset]) {
-		offset++
-	}
-	end := offset + bodyBytes
-	if end >= len(body) {
-		return body[offset:], 0
-	}
-	for !utf8.RuneStart(body[end]) {
-		end--
-	}
-	return body[offset:end], end
 }
 
 // maxMatches is how many tasks a search finds.
@@ -288,21 +272,6 @@ func checkDrafts(req *taskv1.CreateRequest) error {
 	return refusal(fault.InvalidArgument, bad)
 }
 
-// keyProblem says what is wrong with a key; empty: nothing. A key must be found again by
-// the reference grammar.
-func keyProblem(key string) string {
-	r, err := ref.Parse(key)
-	switch {
-	case err != nil:
-		return err.Error()
-	case r.ID != "" || r.Handle != "":
-		return fmt.Sprintf("%q looks like an id or a handle, and would never be found as a key; give it another form, such as key-%s", key, key)
-	case r.Name != key:
-		return fmt.Sprintf("%q would not be found as a key, because it begins or ends with a blank, or names a part of something as in readme#setup or t7:3", key)
-	}
-	return ""
-}
-
 // createAll makes all of the tasks, or returns an error that names all that is wrong.
 func (st *store) createAll(drafts []*taskv1.Draft) ([]*Task, error) {
 	if err := st.checkKeys(drafts); err != nil {
@@ -379,29 +348,6 @@ func (st *store) checkKeys(drafts []*taskv1.Draft) error {
 // maxLabels is how many labels a task may have.
 const maxLabels = 20
 
-// namesOf returns the references that an argument lists.
-func namesOf(path string, texts []string) []named {
-	names := make([]named, len(texts))
-	for i, text := range texts {
-		names[i] = named{fmt.Sprintf("%s[%d]", path, i), text}
-	}
-	return names
-}
-
-// refuseTwins refuses names of which two stand for the same task.
-func refuseTwins(names []named, links []Link) error {
-	first := make(map[string]string, len(links))
-	var bad []fault.Field
-	for i, l := range links {
-		if path, found := first[l.ID]; found {
-			bad = append(bad, fault.Field{Path: names[i].Path, Problem: fmt.Sprintf("%q is the same task as %s; name each task once", names[i].Text, path)})
-			continue
-		}
-		first[l.ID] = names[i].Path
-	}
-	return refusal(fault.InvalidArgument, bad)
-}
-
 // Update changes fields of tasks.
 func (s *Service) Update(ctx context.Context, req *taskv1.UpdateRequest) (*taskv1.UpdateResponse, error) {
 	if err := checkEdits(req); err != nil {
@@ -467,7 +413,7 @@ func (st *store) edit(by auth.Principal, edits []*taskv1.Edit) ([]*Task, error) 
 		return nil, err
 	}
 	links = links[len(names):]
-	if err := st.checkVersions(names, tasks, edits); err != nil {
+	if err := refuseEach(names, func(i int) error { return tasks[i].allowEdit(by, edits[i]) }); err != nil {
 		return nil, err
 	}
 	var moved []string
@@ -477,7 +423,7 @@ func (st *store) edit(by auth.Principal, edits []*taskv1.Edit) ([]*Task, error) 
 			parent, links = &links[0], links[1:]
 			moved = append(moved, tasks[i].ID)
 		}
-		if err := st.editOne(by, tasks[i], e, parent); err != nil {
+		if err := st.editOne(tasks[i], e, parent); err != nil {
 			return nil, err
 		}
 	}
@@ -487,25 +433,10 @@ func (st *store) edit(by auth.Principal, edits []*taskv1.Edit) ([]*Task, error) 
 	return tasks, st.refuseParentCycle(moved)
 }
 
-func (st *store) checkVersions(names []named, tasks []*Task, edits []*taskv1.Edit) error {
-	var bad []fault.Field
-	for i, t := range tasks {
-		if e := edits[i]; e.ExpectedVersion != nil && e.GetExpectedVersion() != t.Version {
-			bad = append(bad, fault.Field{Path: names[i].Path, Problem: fmt.Sprintf(
-				"task %s is at version %d and not at %d: %s changed it at %s; read it again before you change it",
-				t.Handle(), t.Version, e.GetExpectedVersion(), t.UpdatedBy, clock(t.UpdatedAt))})
-		}
-	}
-	return refusal(fault.Conflict, bad)
-}
-
 // editOne changes one task. An edit that changes nothing is no event, and leaves the
 // version as it is.
-func (st *store) editOne(by auth.Principal, t *Task, e *taskv1.Edit, parent *Link) error {
+func (st *store) editOne(t *Task, e *taskv1.Edit, parent *Link) error {
 	before := *t
-	if err := t.allowEdit(by, e.NeedsHuman, e.Draft); err != nil {
-		return err
-	}
 	applyEdit(t, e)
 	if parent != nil {
 		t.Parent = parent

@@ -267,6 +267,22 @@ func TestGetShowsWhatIsAroundATask(t *testing.T) {
 	})
 }
 
+func TestLongNotesAndResultsDoNotFillTheAnswer(t *testing.T) {
+	each(t, func(h *home) {
+		ctx := h.as("fac_1")
+		h.create(ctx, "a")
+		long := strings.Repeat("x", 9000)
+		for range 5 {
+			h.claim(ctx, "t1")
+			must(h.t, h.Release, ctx, &taskv1.ReleaseRequest{Id: "t1", Reason: long})
+		}
+		got := h.get(ctx, "t1")
+		if len(got.GetNotes()) != 2 || got.GetNoteCount() != 5 || len(got.GetRuns()) != 2 || got.GetRuns()[1].GetAttempt() != 5 {
+			h.t.Errorf("got %d of %d notes and %d runs", len(got.GetNotes()), got.GetNoteCount(), len(got.GetRuns()))
+		}
+	})
+}
+
 func TestSearchFindsTextAsItStands(t *testing.T) {
 	each(t, func(h *home) {
 		ctx := h.as("fac_1")

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -170,11 +169,14 @@ func (st *store) load(ids []string) ([]*Task, error) {
 	return tasks, nil
 }
 
-// byID returns the task with this id, which is there.
+// byID returns the task with this id.
 func (st *store) byID(id string) (*Task, error) {
 	tasks, err := st.load([]string{id})
 	if err != nil {
 		return nil, err
+	}
+	if len(tasks) == 0 {
+		return nil, fault.New(fault.NotFound, "task %q does not exist in this workspace", id)
 	}
 	return tasks[0], nil
 }
@@ -304,12 +306,6 @@ func (f filter) where() (conditions string, args []any) {
 	return conditions, args
 }
 
-// named is a reference to a task as a caller gave it.
-type named struct {
-	Path string // of the argument, such as ids[3]
-	Text string
-}
-
 // resolve finds what the references name, in one statement. The error names every one
 // that is wrong.
 func (st *store) resolve(names []named) ([]Link, error) {
@@ -331,38 +327,6 @@ func (st *store) resolve(names []named) ([]Link, error) {
 		links[i] = l
 	}
 	return links, refusal(fault.NotFound, bad)
-}
-
-// parse reads references to whole tasks into ids, handles and keys. No two of the three
-// look alike.
-func parse(names []named) ([]string, error) {
-	keys := make([]string, len(names))
-	var bad []fault.Field
-	for i, n := range names {
-		r, err := ref.Parse(n.Text)
-		if err == nil {
-			r, err = r.Whole()
-		}
-		if err != nil {
-			bad = append(bad, fault.Field{Path: n.Path, Problem: err.Error()})
-		}
-		keys[i] = cmp.Or(r.ID, r.Handle, r.Name)
-	}
-	return keys, refusal(fault.InvalidArgument, bad)
-}
-
-// refusal returns a fault about the fields, nil if there are none. The one reference of
-// a request is found without a path.
-func refusal(kind fault.Kind, bad []fault.Field) error {
-	if len(bad) == 0 {
-		return nil
-	}
-	f := fault.Invalid(bad...)
-	f.Kind = kind
-	if bad[0].Path == "id" {
-		f.Message = bad[0].Problem
-	}
-	return f
 }
 
 // lookUp returns tasks by their ids, handles and keys, those of keys at least.

@@ -99,12 +99,16 @@ func (st *store) openRun(t *Task) (id string, err error) {
 	return id, nil
 }
 
-// runs returns the last runs of a task, newest first.
-func (st *store) runs(task string, limit int) ([]*taskv1.Run, error) {
-	return st.selectRuns(`task_id = ? ORDER BY attempt DESC LIMIT ?`, task, limit)
+// lastRuns returns the last runs of a task that an answer has room for, newest first.
+func (st *store) lastRuns(task string) ([]*taskv1.Run, error) {
+	const most = 10
+	runs, err := st.runs(`task_id = ? ORDER BY attempt DESC LIMIT ?`, task, most)
+	page, _ := ref.Page(runs, most, runSize)
+	return page, err
 }
 
-func (st *store) selectRuns(rest string, args ...any) ([]*taskv1.Run, error) {
+// runs returns the runs for which the rest of the statement is true, in its order.
+func (st *store) runs(rest string, args ...any) ([]*taskv1.Run, error) {
 	runs, err := collect(st.tx, scanRun, `SELECT id, attempt, holder, started_at, COALESCE(ended_at, 0), outcome,
 		result, reason_class, cost_micros, tokens FROM task_run WHERE `+rest, args...)
 	if err != nil {

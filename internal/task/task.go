@@ -7,10 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
@@ -216,23 +212,6 @@ func (t *Task) allow(v verb) error {
 	return f
 }
 
-// allowEdit returns a fault if the task may not be given these values, of which nil ones
-// are not given. Agents never decide that work needs no person, or that a draft is ready.
-func (t *Task) allowEdit(by auth.Principal, needsHuman, draft *bool) error {
-	if by.Kind == auth.Session {
-		if needsHuman != nil && !*needsHuman && t.NeedsHuman {
-			return fault.New(fault.PermissionDenied, "an agent cannot clear needs_human of task %s; ask a person to do it", t.Handle())
-		}
-		if draft != nil && !*draft && t.Status == Draft {
-			return fault.New(fault.PermissionDenied, "an agent cannot make the draft %s ready; ask a person to do it", t.Handle())
-		}
-	}
-	if draft != nil && *draft {
-		return t.allow(redraft)
-	}
-	return nil
-}
-
 // allowEnd returns a Conflict if by may not end or renew the claim on the task, or if
 // there is another claim on it than the one that fence, if it is given, is the number of.
 // A task that nobody holds is anybody's.
@@ -387,30 +366,3 @@ func cycles(edges map[string][]string, starts []string) [][]string {
 
 // byNumber orders links by the numbers of their tasks.
 func byNumber(a, b Link) int { return cmp.Compare(a.Number, b.Number) }
-
-// lineWith returns the line of text in which the folded text is found, or begins. At most
-// 200 characters of a line are returned, around the place.
-func lineWith(text, folded string) (line string, found bool) {
-	const most = 200
-	text = norm.NFC.String(text) // character by character as fold makes it
-	whole := fold(text)
-	at := strings.Index(whole, folded)
-	if at < 0 {
-		return "", false
-	}
-	line = strings.Split(text, "\n")[strings.Count(whole[:at], "\n")]
-	runes := []rune(strings.TrimSuffix(line, "\r"))
-	if len(runes) <= most {
-		return string(runes), true
-	}
-	before := utf8.RuneCountInString(whole[strings.LastIndexByte(whole[:at], '\n')+1 : at])
-	spare := max(most-utf8.RuneCountInString(folded), 0)
-	start := min(max(before-spare/2, 0), len(runes)-most)
-	return string(runes[start : start+most]), true
-}
-
-// fold returns text in the form that searches compare, where upper and lower case and
-// composed and decomposed letters are alike. Lines stay lines.
-func fold(text string) string {
-	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, norm.NFC.String(text))
-}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
@@ -13,14 +14,13 @@ import (
 
 // Why explains a task's state.
 func (s *Service) Why(ctx context.Context, req *taskv1.WhyRequest) (*taskv1.WhyResponse, error) {
-	const lastRuns = 10
 	resp := &taskv1.WhyResponse{}
 	var c situation
 	err := s.view(ctx, func(st *store) (err error) {
 		if c.task, err = st.one(req.GetId()); err != nil {
 			return err
 		}
-		if resp.Runs, err = st.runs(c.task.ID, lastRuns); err != nil {
+		if resp.Runs, err = st.lastRuns(c.task.ID); err != nil {
 			return err
 		}
 		if c.openBelow, err = st.openBelow(c.task); err != nil {
@@ -82,7 +82,7 @@ func (st *store) explainedCauses(t *Task) ([]situation, error) {
 	causes := make([]situation, len(tasks))
 	for i, c := range tasks {
 		causes[i].task = c
-		runs, err := st.runs(c.ID, 1)
+		runs, err := st.runs(`task_id = ? ORDER BY attempt DESC LIMIT 1`, c.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,12 @@ func (c situation) explain() explanation {
 	x := c.explainState()
 	if c.task.Archived {
 		x.sentence += "; it is archived, so it is left out of lists and never handed out"
-		x.steps = append(x.steps, "Bring it back: tasks__unarchive with ids=["+c.task.Handle()+"].")
+		back := "Bring " + c.task.Handle() + " back: tasks__unarchive with ids=[" + c.task.Handle() + "]."
+		if c.task.Status == Ready {
+			x.steps = slices.Insert(x.steps, 0, back) // it cannot be claimed before
+		} else {
+			x.steps = append(x.steps, back)
+		}
 	}
 	x.sentence += "."
 	return x
@@ -206,17 +211,4 @@ func (c situation) explainBlocked() explanation {
 	}
 	x.steps = append(x.steps, "If it need not wait: tasks__link with the dependencies that remain.")
 	return x
-}
-
-// because returns what somebody wrote, on one line, to follow the words that it explains.
-func because(text string) string {
-	const most = 300
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	switch {
-	case len(runes) == 0:
-		return ""
-	case len(runes) > most:
-		return ": " + string(runes[:most]) + "…"
-	}
-	return ": " + strings.TrimRight(string(runes), ".")
 }

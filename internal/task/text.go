@@ -1,0 +1,109 @@
+package task
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+
+	"compozy.dev/compozy/internal/fault"
+)
+
+// checkText refuses the one character that not every engine can store.
+func checkText(req proto.Message) error {
+	var bad []fault.Field
+	err := protorange.Range(req.ProtoReflect(), func(p protopath.Values) error {
+		text, ok := p.Index(-1).Value.Interface().(string)
+		if ok && strings.ContainsRune(text, 0) {
+			bad = append(bad, fault.Field{Path: strings.TrimPrefix(p.Path[1:].String(), "."), Problem: "contains a NUL byte; take it out"})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for NUL bytes: %w", err)
+	}
+	if bad != nil {
+		return fault.Invalid(bad...)
+	}
+	return nil
+}
+
+// titleProblem says what is wrong with a title; empty: nothing.
+func titleProblem(title string) string {
+	switch {
+	case strings.TrimSpace(title) == "":
+		return "is blank; say in one line what is to be done"
+	case strings.ContainsAny(title, "\r\n"):
+		return "has more than one line; put the rest into body"
+	}
+	return ""
+}
+
+// bodyBytes is how much of a body is returned at once.
+const bodyBytes = 16 << 10
+
+// cut returns the part of a body that begins at offset, and where the rest begins; 0 if
+// there is none.
+func cut(body string, offset int) (piece string, next int) {
+	for offset < len(body) && !utf8.RuneStart(body[offset]) {
+		offset++
+	}
+	end := offset + bodyBytes
+	if end >= len(body) {
+		return body[offset:], 0
+	}
+	for !utf8.RuneStart(body[end]) {
+		end--
+	}
+	return body[offset:end], end
+}
+
+// lineWith returns the line of text in which the folded text is found, or begins. At most
+// 200 characters of a line are returned, around the place.
+func lineWith(text, folded string) (line string, found bool) {
+	const most = 200
+	text = norm.NFC.String(text) // character by character as fold makes it
+	whole := fold(text)
+	at := strings.Index(whole, folded)
+	if at < 0 {
+		return "", false
+	}
+	line = strings.Split(text, "\n")[strings.Count(whole[:at], "\n")]
+	runes := []rune(strings.TrimSuffix(line, "\r"))
+	if len(runes) <= most {
+		return string(runes), true
+	}
+	before := utf8.RuneCountInString(whole[strings.LastIndexByte(whole[:at], '\n')+1 : at])
+	spare := max(most-utf8.RuneCountInString(folded), 0)
+	start := min(max(before-spare/2, 0), len(runes)-most)
+	return string(runes[start : start+most]), true
+}
+
+// fold returns text in the form that searches compare, where upper and lower case and
+// composed and decomposed letters are alike. Lines stay lines.
+func fold(text string) string {
+	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, norm.NFC.String(text))
+}
+
+// excerpt returns the beginning of what somebody wrote, on one line.
+func excerpt(text string) string {
+	const most = 300
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) > most {
+		return string(runes[:most]) + "…"
+	}
+	return string(runes)
+}
+
+// because returns what somebody wrote so that it follows the words that it explains.
+func because(text string) string {
+	if text = excerpt(text); text == "" {
+		return ""
+	}
+	return ": " + strings.TrimRight(text, ".")
+}
