@@ -138,14 +138,28 @@ func toProtos(tasks []*Task) []*taskv1.Task {
 // rowSize returns about how many bytes the task takes as JSON in a list.
 func rowSize(t *Task) int {
 	const names = 420 // of the fields, and the values of those that hardly vary
-	n := names + len(t.Key) + len(t.Title) + len(t.Type)
+	n := names + quotedSize(t.Key) + quotedSize(t.Title) + quotedSize(t.Type)
 	for _, l := range t.Labels {
-		n += len(l) + len(`"",`)
+		n += quotedSize(l) + len(`"",`)
 	}
 	n += len(t.DependsOn) * len(`"t12345",`)
 	n += len(t.waitingFor()) * len(`"t12345",`)
 	if t.Claim != nil {
-		n += 150 + len(t.Claim.Holder) + len(t.Claim.Client)
+		n += 150 + quotedSize(t.Claim.Holder) + quotedSize(t.Claim.Client)
+	}
+	return n
+}
+
+// quotedSize returns how many bytes the text takes within the quotes of a JSON string.
+func quotedSize(text string) int {
+	n := len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case strings.IndexByte("\"\\\b\f\n\r\t", c) >= 0:
+			n += len(`\n`) - 1
+		case c < ' ':
+			n += len(`\u0001`) - 1
+		}
 	}
 	return n
 }

@@ -13,7 +13,41 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/wire"
 )
+
+func TestPageFitsHoweverItsTextIsWritten(t *testing.T) {
+	each(t, func(h *home) {
+		ctx := h.as("fac_1")
+		const most = 24 << 10
+		want := 0
+		for _, title := range []string{"plain", strings.Repeat(`"`, 200), strings.Repeat("\x01", 200), strings.Repeat("字", 200)} {
+			var drafts []*taskv1.Draft
+			for range 50 {
+				drafts = append(drafts, &taskv1.Draft{Title: title, Body: strings.Repeat("b", 20_000)})
+			}
+			want += len(h.createDrafts(ctx, drafts...))
+		}
+		seen := make(map[string]bool)
+		for page, cursor := 0, ""; page == 0 || cursor != ""; page++ {
+			resp := must(h.t, h.List, ctx, &taskv1.ListRequest{Limit: proto.Int32(200), Cursor: cursor})
+			cursor = resp.GetNextCursor()
+			for _, task := range resp.GetTasks() {
+				if seen[task.GetId()] {
+					h.t.Errorf("%s is on two pages", task.GetHandle())
+				}
+				seen[task.GetId()] = true
+			}
+			text, err := wire.Marshal(resp)
+			if err != nil || len(text) > most {
+				h.t.Errorf("page %d has %d bytes, want at most %d: %v", page, len(text), most, err)
+			}
+		}
+		if len(seen) != want {
+			h.t.Errorf("saw %d tasks, want %d", len(seen), want)
+		}
+	})
+}
 
 func TestTextComesBackAsItWasGiven(t *testing.T) {
 	each(t, func(h *home) {
