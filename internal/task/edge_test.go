@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -46,6 +47,25 @@ func TestPageFitsHoweverItsTextIsWritten(t *testing.T) {
 		if len(seen) != want {
 			h.t.Errorf("saw %d tasks, want %d", len(seen), want)
 		}
+	})
+}
+
+func TestPausedTaskThatIsHeldIsNotArchived(t *testing.T) {
+	each(t, func(h *home) {
+		ctx := h.as("fac_1")
+		h.create(ctx, "held", "free")
+		h.claim(ctx, "t1")
+		must(h.t, h.Pause, ctx, &taskv1.PauseRequest{Ids: []string{"t1", "t2"}})
+		f := refused(h.t, h.Archive, ctx, &taskv1.ArchiveRequest{Ids: []string{"t2", "t1"}}, fault.Conflict, "ids[1]", "facade:fac_1 has held it since")
+		if f.State != "paused" || f.Holder != "facade:fac_1" {
+			h.t.Errorf("got state %q and holder %q", f.State, f.Holder)
+		}
+		if h.get(ctx, "t2").GetTask().GetArchived() {
+			h.t.Error("the other task of the list was archived")
+		}
+		must(h.t, h.Archive, ctx, &taskv1.ArchiveRequest{Ids: []string{"t2"}})
+		h.wait(time.Hour)
+		must(h.t, h.Archive, ctx, &taskv1.ArchiveRequest{Ids: []string{"t1"}}) // nobody holds it now
 	})
 }
 

@@ -194,7 +194,7 @@ func (v verb) from() []Status {
 // allow returns a Conflict if the task is in a state that does not allow the verb.
 func (t *Task) allow(v verb) error {
 	if slices.Contains(v.from(), t.Status) {
-		return nil
+		return t.allowClaimed(v)
 	}
 	allowed := make([]string, len(v.from()))
 	for i, s := range v.from() {
@@ -209,6 +209,18 @@ func (t *Task) allow(v verb) error {
 	case t.Status == Blocked:
 		f.Message += fmt.Sprintf(" (it waits for %s)", strings.Join(firstHandles(t.waitingFor()), ", "))
 	}
+	return f
+}
+
+// allowClaimed returns a Conflict if the claim on the task does not allow the verb. A
+// paused task may have one, which would come back with it from the archive.
+func (t *Task) allowClaimed(v verb) error {
+	if v != archive || t.Claim == nil {
+		return nil
+	}
+	f := fault.New(fault.Conflict, "cannot archive task %s: %s has held it since %s; let its holder resume and end it, or call it off with tasks__cancel",
+		t.Handle(), t.Claim.Holder, clock(t.Claim.Since))
+	f.State, f.Holder = string(t.Status), t.Claim.Holder
 	return f
 }
 
