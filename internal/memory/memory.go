@@ -225,6 +225,19 @@ func similar(e Entry, docs []search.Document) []string {
 	return ids[:min(len(ids), maxSimilar)]
 }
 
+// maxTelling bounds what storing a long text costs.
+const maxTelling = 64
+
+// telling returns tokens of which every text that reads like this one has at least one:
+// at most 1-alike of a text's tokens are missing in such a text, so any more than that
+// will do. It returns the longest ones, which tend to be rare.
+func telling(text string) []string {
+	tokens := search.Tokens(text)
+	slices.SortFunc(tokens, func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
+	tokens = slices.Compact(tokens)
+	return tokens[:min(int((1-alike)*float64(len(tokens)))+1, len(tokens), maxTelling)]
+}
+
 func set(tokens []string) map[string]bool {
 	s := make(map[string]bool, len(tokens))
 	for _, t := range tokens {

@@ -330,3 +330,36 @@ func TestTokensAreThoseOfThisVersion(t *testing.T) {
 		t.Errorf("the tokens have the sum %s, want %s:\n%s", got, want, search.Index(text))
 	}
 }
+
+func TestLongestTextOfAnyScriptIsStoredAndFound(t *testing.T) {
+	const longest = 20_000 // characters
+	var han, words strings.Builder
+	for i := range rune(longest) {
+		han.WriteRune(0x20000 + i) // four bytes each, and no two alike
+		if i%4 == 0 {
+			fmt.Fprintf(&words, "%x ", i)
+		}
+	}
+	each(t, func(h *home) {
+		for name, text := range map[string]string{
+			"no spaces": han.String(),
+			"words":     words.String(),
+			"one word":  strings.Repeat("a", longest),
+			"ligatures": strings.Repeat("\ufdfa", longest), // eighteen characters each, once taken apart
+			"marks":     "a" + strings.Repeat("\u0301", longest-1),
+		} {
+			e := h.store(text)
+			if got := h.get(e.GetId()).GetText(); got != text {
+				h.t.Errorf("%s: %d bytes came back as %d", name, len(text), len(got))
+			}
+			resp, err := h.Recall(h.operator(), &memoryv1.RecallRequest{Query: e.GetText()[:100]})
+			if err != nil || len(resp.GetHits())+len(resp.GetLeftOut()) == 0 {
+				h.t.Errorf("%s: not found, %v", name, err)
+			}
+			_, err = h.Forget(h.operator(), &memoryv1.ForgetRequest{Ids: []string{e.GetId()}})
+			if err != nil {
+				h.t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}

@@ -243,9 +243,10 @@ func (st *store) resolve(names []named) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	marks := marks(len(keys))
-	found, err := st.entries(`text`, `workspace_id = ? AND (id IN (`+marks+`) OR key IN (`+marks+`))`,
-		slices.Concat([]any{st.workspace}, anys(keys), anys(keys))...)
+	// Each side names the workspace, so that SQLite uses an index for each.
+	in := marks(len(keys))
+	args := append([]any{st.workspace}, anys(keys)...)
+	found, err := st.entries(`text`, `workspace_id = ? AND id IN (`+in+`) OR workspace_id = ? AND key IN (`+in+`)`, slices.Concat(args, args)...)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func termsOf(e Entry) []string {
 // recall returns up to limit entries that have any of the terms and pass the filter, the
 // best first.
 func (st *store) recall(terms search.Terms, f filter, limit int) ([]hit, error) {
-	docs, err := st.candidates(terms, f)
+	docs, err := st.candidates(terms.List(), f)
 	if err != nil {
 		return nil, err
 	}
@@ -56,28 +56,28 @@ func (st *store) recall(terms search.Terms, f filter, limit int) ([]hit, error) 
 
 // similar returns the entries that read like e, among those for everybody or its agent.
 func (st *store) similar(e Entry) ([]Entry, error) {
-	terms, err := search.Query(e.Text)
-	if err != nil {
-		return nil, nil //nolint:nilerr // a text without words reads like no other
+	tokens := telling(e.Text)
+	if len(tokens) == 0 {
+		return nil, nil
 	}
-	docs, err := st.candidates(terms, filter{Agents: []string{"", e.Agent}})
+	docs, err := st.candidates(tokens, filter{Agents: []string{"", e.Agent}})
 	if err != nil {
 		return nil, err
 	}
 	return st.load(similar(e, docs))
 }
 
-// candidates returns the entries that have any of the terms and pass the filter; of more
+// candidates returns the entries that have any of the tokens and pass the filter; of more
 // than maxCandidates, those that the engine thinks best.
-func (st *store) candidates(terms search.Terms, f filter) ([]search.Document, error) {
+func (st *store) candidates(tokens []string, f filter) ([]search.Document, error) {
 	where, args := st.conditions(f)
 	query := `SELECT id, memory.terms, confidence, status, updated_at FROM memory
 		JOIN memory_index ON memory_index.rowid = seq WHERE ` + where + ` AND memory_index MATCH ? ORDER BY rank LIMIT ?`
-	args = append(args, st.match(terms.FTS5(), terms.TSQuery()))
+	args = append(args, st.match(tokens...))
 	if st.tx.Dialect().Postgres() {
 		query = `SELECT id, terms, confidence, status, updated_at FROM memory
 			WHERE ` + where + ` AND index @@ CAST(? AS tsquery) ORDER BY ts_rank(index, CAST(? AS tsquery)) DESC, id LIMIT ?`
-		args = append(args, terms.TSQuery())
+		args = append(args, tsquery(tokens))
 	}
 	docs, err := collect(st.tx, func(rows *sql.Rows) (doc search.Document, err error) {
 		var words string
@@ -112,7 +112,7 @@ func (st *store) corpus(terms search.Terms, candidates []search.Document) (c sea
 	c.Frequency = make(map[string]int)
 	for _, term := range terms.List() {
 		var n int
-		if err := st.tx.QueryRow(query, st.match(`"`+term+`"`, `'`+term+`'`)).Scan(&n); err != nil {
+		if err := st.tx.QueryRow(query, st.match(term)).Scan(&n); err != nil {
 			return search.Corpus{}, fmt.Errorf("count memory that has %s: %w", term, err)
 		}
 		c.Frequency[term] = n
@@ -120,14 +120,17 @@ func (st *store) corpus(terms search.Terms, candidates []search.Document) (c sea
 	return c, nil
 }
 
-// match returns what the index of the engine is asked for: entries of this workspace that
-// match fts5 or tsquery.
-func (st *store) match(fts5, tsquery string) string {
+// match asks the index of the engine for the entries of this workspace that have any of
+// the tokens.
+func (st *store) match(tokens ...string) string {
 	if st.tx.Dialect().Postgres() {
-		return `'` + st.workspace + `' & (` + tsquery + `)`
+		return `'` + st.workspace + `' & (` + tsquery(tokens) + `)`
 	}
-	return `"` + st.workspace + `" AND (` + fts5 + `)`
+	return `"` + st.workspace + `" AND ("` + strings.Join(tokens, `" OR "`) + `")`
 }
+
+// tsquery asks for any of the tokens, which have nothing that is to be escaped.
+func tsquery(tokens []string) string { return `'` + strings.Join(tokens, `' | '`) + `'` }
 
 // indexVersion is the setting that says which version of the tokenizer made the index.
 const indexVersion = "memory_index_version"
