@@ -19,7 +19,7 @@ var imports = []struct {
 	may  []string
 }{
 	{"cmd/compozy", []string{"internal/cli"}},
-	{"cmd/compozyd", []string{"internal/daemon", "internal/config"}},
+	{"cmd/compozyd", []string{"internal/daemon", "internal/config", "internal/redact"}},
 	{"internal/cli", []string{"internal/cli/...", "internal/relay", "internal/hostclient", "internal/config", "internal/fault", "gen/..."}},
 	{"internal/cli/env", []string{"internal/config", "internal/wire", "internal/fault", "gen/mcptool", "gen/compozy/workspace/v1"}},
 	{"internal/cli/mcpcmd", []string{"internal/cli/env", "internal/relay", "internal/wire", "gen/..."}},

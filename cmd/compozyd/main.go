@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"compozy.dev/compozy/internal/config"
 	"compozy.dev/compozy/internal/daemon"
+	"compozy.dev/compozy/internal/redact"
 )
 
 func main() {
@@ -27,11 +29,16 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) error {
+func run(ctx context.Context, args []string) (err error) {
 	cfg, err := config.Load(os.LookupEnv)
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil { // it may quote what a variable holds
+			err = errors.New(redact.New(cfg.Secrets...).String(err.Error()))
+		}
+	}()
 	switch {
 	case len(args) == 1 && args[0] == "run":
 		return daemon.Run(ctx, cfg, daemon.Options{

@@ -316,10 +316,11 @@ func TestWriterComesBackAfterTheServerDroppedIt(t *testing.T) {
 func TestUnusableDSNIsRefused(t *testing.T) {
 	cfg := storagetest.Config(t, storagetest.SQLite)
 	for dsn, kind := range map[string]fault.Kind{
-		"postgres://u:secret@127.0.0.1:1/none":                           fault.Unavailable,
-		"postgres://u:secret@127.0.0.1:1/none?search_path=a,b":           fault.InvalidArgument,
-		"postgres://u:secret@127.0.0.1:1/none?search_path=A%3BDROP":      fault.InvalidArgument,
-		"postgres://u:secret@127.0.0.1:none/none?sslmode=disable":        fault.Internal,
+		"postgres://u:secret@127.0.0.1:1/none":                      fault.Unavailable,
+		"postgres://u:secret@127.0.0.1:1/none?search_path=a,b":      fault.InvalidArgument,
+		"postgres://u:secret@127.0.0.1:1/none?search_path=A%3BDROP": fault.InvalidArgument,
+		"postgres://u:secret@127.0.0.1:none/none?sslmode=disable":   fault.InvalidArgument,
+		"not a url secret": fault.InvalidArgument,
 		"postgres://u:secret@127.0.0.1:1/none?search_path=pg_catalog%20": fault.InvalidArgument,
 	} {
 		cfg.DSN = dsn

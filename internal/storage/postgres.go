@@ -44,7 +44,8 @@ func (db *DB) openPostgres(ctx context.Context) error {
 func parsePostgres(dsn string) (config *pgx.ConnConfig, schema string, err error) {
 	config, err = pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, "", fmt.Errorf("read the storage dsn: %w", err) // pgx leaves the password out
+		// What pgx says repeats what it was given, and masks a password only where it finds one.
+		return nil, "", fault.New(fault.InvalidArgument, "the storage dsn is no PostgreSQL URL, such as postgres://user@host:5432/database")
 	}
 	schema = config.RuntimeParams["search_path"]
 	if schema == "" {
