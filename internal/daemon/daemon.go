@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"gopkg.in/natefinch/lumberjack.v2"
 
 	auditv1 "compozy.dev/compozy/gen/compozy/audit/v1"
@@ -44,6 +45,7 @@ const (
 	facadeGrace  = 30 * time.Second // for which facades survive their daemon
 	sweepEvery   = time.Second      // how often expired leases are looked for
 	expireEvery  = time.Hour        // how often old events and client keys are
+	pingEvery    = 10 * time.Second // how often a client asks whether the daemon still answers
 	maxRequest   = 32 << 20         // bytes; a plan of 500 tasks with long bodies fits
 	logMegabytes = 10               // of the log file, before it is rotated
 	logFiles     = 5                // that are kept
@@ -171,6 +173,7 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 		grpc.StreamInterceptor(ch.stream),
 		grpc.ForceServerCodecV2(newCodec(secrets)),
 		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingEvery / 2, PermitWithoutStream: true}),
 	)
 	auditv1.RegisterAuditServiceServer(server, audit.NewService(db))
 	daemonv1.RegisterDaemonServiceServer(server, about)

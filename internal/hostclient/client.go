@@ -12,12 +12,18 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	"compozy.dev/compozy/internal/fault"
 )
 
 const (
+	// A daemon that hangs is noticed when it has not answered a ping for pingPatience;
+	// pings are sent while calls are open and nothing is heard.
+	pingEvery    = 10 * time.Second
+	pingPatience = 5 * time.Second
+
 	// A daemon that was restarted is found again within the first figure, and one that
 	// stays away is not asked more often than by the second.
 	minRedial = 200 * time.Millisecond
@@ -50,6 +56,7 @@ func Dial(home, socket string) (*grpc.ClientConn, error) {
 			Backoff:           backoff.Config{BaseDelay: minRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxRedial},
 			MinConnectTimeout: maxGreeting,
 		}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingPatience}),
 		grpc.WithStaticStreamWindowSize(window),
 		grpc.WithStaticConnWindowSize(window),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
