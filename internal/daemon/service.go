@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -41,6 +43,7 @@ func (s *service) Status(context.Context, *daemonv1.StatusRequest) (*daemonv1.St
 		Pid: int32(os.Getpid()), Version: config.Version, Home: s.cfg.Home.Dir, Socket: s.socket, //nolint:gosec // a pid fits
 		StartedAt: timestamppb.New(s.started), Storage: engine, Facades: int32(s.facades.Count()), //nolint:gosec // connections fit
 	}
+	resp.Notices = s.strayTables()
 	for _, ws := range s.workspaces.List() {
 		resp.Workspaces++
 		authority, err := s.cfg.Settings.Authority(ws.Name, ws.Root)
@@ -52,6 +55,22 @@ func (s *service) Status(context.Context, *daemonv1.StatusRequest) (*daemonv1.St
 		}
 	}
 	return resp, nil
+}
+
+// strayTables returns a notice for each table of the settings that names no workspace: a
+// misspelt one restricts nothing.
+func (s *service) strayTables() []string {
+	known := map[string]bool{}
+	for _, ws := range s.workspaces.List() {
+		known[ws.Name] = true
+	}
+	var notices []string
+	for _, name := range slices.Sorted(maps.Keys(s.cfg.Settings.Workspace)) {
+		if !known[name] {
+			notices = append(notices, fmt.Sprintf("%s: [workspace.%s] names no registered workspace, so it has no effect", s.cfg.Home.Settings(), name))
+		}
+	}
+	return notices
 }
 
 // Stop ends the daemon after this call is answered.

@@ -244,7 +244,9 @@ func (r *Registry) finish(ctx context.Context, id string) {
 	}
 }
 
-func stopping() error { return fault.New(fault.Unavailable, "the daemon is stopping") }
+func stopping() error {
+	return fault.New(fault.Unavailable, "the daemon is stopping; try again in a moment, or start it with `compozy daemon start`")
+}
 
 func hash(secret string) string {
 	sum := sha256.Sum256([]byte(secret))
