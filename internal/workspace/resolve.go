@@ -36,6 +36,9 @@ func (r *Registry) Resolve(sel Selector) (ws Workspace, chosenBy string, err err
 	if ws, ok := r.named(sel.Reference); ok {
 		return ws, sel.Source, nil
 	}
+	if strings.HasPrefix(sel.Reference, "ws_") {
+		return Workspace{}, "", r.unresolved(fmt.Sprintf("workspace %q is not registered; it may have been removed", sel.Reference), "")
+	}
 	path, err := sel.path()
 	if err != nil {
 		return Workspace{}, "", err
