@@ -165,6 +165,9 @@ func readSettings(path string) (Settings, error) {
 	if err := decode(path, data, &s); err != nil {
 		return Settings{}, err
 	}
+	if s.Version == 0 {
+		return Settings{}, fault.New(fault.InvalidArgument, "%s: version is missing; begin the file with: version = 1", path)
+	}
 	if s.Version != 1 {
 		return Settings{}, fault.New(fault.InvalidArgument, "%s: version is %d; this program reads version = 1", path, s.Version)
 	}

@@ -63,7 +63,7 @@ func TestSettingsThatAreWrongAreExplained(t *testing.T) {
 		"unknown table":            {"version = 1\n[limit]\nreads_burst = 1\n", []string{"unknown key limit", "did you mean limits"}},
 		"unlike anything":          {"version = 1\nzzzzzzzzzz = 1\n", []string{"config.toml:2: unknown key zzzzzzzzzz"}},
 		"unknown key of workspace": {"version = 1\n[workspace.api.mcp]\nscop = \"read\"\n", []string{"config.toml:3: unknown key workspace.api.mcp.scop; did you mean workspace.NAME.mcp.scope?"}},
-		"no version":               {"[mcp]\nscope = \"read\"\n", []string{"version is 0; this program reads version = 1"}},
+		"no version":               {"[mcp]\nscope = \"read\"\n", []string{"version is missing; begin the file with: version = 1"}},
 		"another version":          {"version = 2\n", []string{"version is 2; this program reads version = 1"}},
 		"text for a number":        {"version = 1\n[limits]\nreads_burst = \"many\"\n", []string{"config.toml:3:15: "}},
 		"number for text":          {"version = 1\n[mcp]\nscope = 1\n", []string{"config.toml:3:9: "}},
