@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
+	"golang.org/x/sys/unix"
 
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	"compozy.dev/compozy/internal/cli/env"
@@ -72,6 +74,7 @@ func detach(e *env.Env) (*child, error) {
 	cmd.Env = append(os.Environ(), "COMPOZY_HOME="+e.Home.Dir) // a relative one would mean another there
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	keepToSelf()
 	if err := errors.Join(cmd.Start(), out.Close()); err != nil {
 		return nil, fmt.Errorf("start the daemon: %w", err)
 	}
@@ -81,6 +84,20 @@ func detach(e *env.Env) (*child, error) {
 		_ = cmd.Wait() // how it ended is in its output
 	}()
 	return c, nil
+}
+
+// keepToSelf keeps the daemon from inheriting what this process was given beside its
+// standard files: a pipe that the daemon holds open never ends for whoever reads it.
+func keepToSelf() {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return // where there is no such list, nothing can be done
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 }
 
 // await returns the first answer of a daemon of this home: of the child, or of one that

@@ -2,6 +2,7 @@ package daemoncmd
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/urfave/cli/v3"
@@ -27,10 +28,16 @@ func stop(e *env.Env) *cli.Command {
 			}
 			resp, err := c.Stop(ctx, &daemonv1.StopRequest{})
 			if err != nil {
-				if held, lockErr := locked(e); lockErr != nil || held {
-					return err // it runs, and cannot be asked
+				held, lockErr := locked(e)
+				if lockErr != nil {
+					return lockErr
 				}
-				return e.Report(&daemonv1.StopResponse{}, "No daemon is running for %s.", e.Home.Dir)
+				if !held {
+					return e.Report(&daemonv1.StopResponse{}, "No daemon is running for %s.", e.Home.Dir)
+				}
+				if resp, err = signalStop(e, err); err != nil {
+					return err
+				}
 			}
 			if err := gone(ctx, e, resp.GetPid()); err != nil {
 				return err
@@ -38,6 +45,19 @@ func stop(e *env.Env) *cli.Command {
 			return e.Report(resp, "Stopped the daemon (pid %d).", resp.GetPid())
 		},
 	}
+}
+
+// signalStop stops a daemon that holds the home and cannot be asked, because its socket is
+// gone. cannot is why it could not be asked.
+func signalStop(e *env.Env, cannot error) (*daemonv1.StopResponse, error) {
+	info, err := e.Home.Info()
+	if err != nil || info.PID == 0 {
+		return nil, cannot
+	}
+	if err := syscall.Kill(info.PID, syscall.SIGTERM); err != nil {
+		return nil, cannot
+	}
+	return &daemonv1.StopResponse{Pid: int32(info.PID)}, nil //nolint:gosec // a pid fits
 }
 
 // gone returns once no daemon holds the home. A process that has ended may keep its pid

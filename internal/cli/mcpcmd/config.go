@@ -39,6 +39,7 @@ func clients() []client {
 		{"gemini-cli", ".gemini/settings.json of the project, or ~/.gemini/settings.json", mcpServers},
 		{"opencode", "opencode.json of the project, or ~/.config/opencode/opencode.json", opencode},
 		{"cursor", ".cursor/mcp.json of the project, or ~/.cursor/mcp.json", mcpServers},
+		{"vscode", ".vscode/mcp.json of the project", vscode},
 	}
 }
 
@@ -108,14 +109,20 @@ func newEntry(ctx context.Context, e *env.Env) (entry, error) {
 	return relay, nil
 }
 
+// stdio is how most clients write down what they start.
+type stdio struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env,omitempty"`
+}
+
 // mcpServers is the form that most clients share.
 func mcpServers(relay entry) (string, error) {
-	type stdio struct {
-		Command string            `json:"command"`
-		Args    []string          `json:"args"`
-		Env     map[string]string `json:"env,omitempty"`
-	}
 	return indented(map[string]any{"mcpServers": map[string]stdio{server: {relay.program, relay.args, relay.env}}})
+}
+
+func vscode(relay entry) (string, error) {
+	return indented(map[string]any{"servers": map[string]stdio{server: {relay.program, relay.args, relay.env}}})
 }
 
 func opencode(relay entry) (string, error) {

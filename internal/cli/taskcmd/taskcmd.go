@@ -2,6 +2,7 @@
 package taskcmd
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -69,6 +70,10 @@ func indent(m proto.Message) {
 	}
 }
 
+// withArgument is how a step names a tool's argument that a command takes as it is: " with
+// id=t7" and " with ids=[t7, t8]".
+var withArgument = regexp.MustCompile(` with ids?=\[?([\w, -]+\w)\]?`)
+
 // commands calls the tools in the next steps as people know them.
 func commands(m proto.Message) {
 	why, ok := m.(*taskv1.WhyResponse)
@@ -76,7 +81,10 @@ func commands(m proto.Message) {
 		return
 	}
 	for i, step := range why.GetNextSteps() {
-		why.NextSteps[i] = strings.ReplaceAll(step, "tasks__", "compozy task ")
+		step = strings.ReplaceAll(step, "tasks__", "compozy task ")
+		why.NextSteps[i] = withArgument.ReplaceAllStringFunc(step, func(argument string) string {
+			return " " + strings.Join(strings.FieldsFunc(withArgument.FindStringSubmatch(argument)[1], func(r rune) bool { return r == ',' || r == ' ' }), " ")
+		})
 	}
 }
 
