@@ -208,7 +208,7 @@ var Tools = []Tool{
 		Family:      "tasks",
 		Verb:        "cancel",
 		Title:       "Cancel tasks",
-		Description: `Call tasks off. They can be taken up again with tasks__retry.`,
+		Description: `Call tasks off, whoever holds them: a claim on them ends. They can be taken up again with tasks__retry.`,
 		Method:      "/compozy.task.v1.TaskService/Cancel",
 		Scope:       toolv1.Scope_SCOPE_OPERATE,
 		Effect:      toolv1.Effect_EFFECT_WRITE,

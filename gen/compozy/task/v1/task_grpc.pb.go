@@ -115,7 +115,8 @@ type TaskServiceClient interface {
 	// Put paused tasks back into the state they had before. A task whose claim ran out
 	// meanwhile becomes ready instead.
 	Resume(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (*ResumeResponse, error)
-	// Call tasks off. They can be taken up again with tasks__retry.
+	// Call tasks off, whoever holds them: a claim on them ends. They can be taken up again
+	// with tasks__retry.
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
 	// Open finished tasks (done, failed or cancelled) again.
 	Retry(ctx context.Context, in *RetryRequest, opts ...grpc.CallOption) (*RetryResponse, error)
@@ -483,7 +484,8 @@ type TaskServiceServer interface {
 	// Put paused tasks back into the state they had before. A task whose claim ran out
 	// meanwhile becomes ready instead.
 	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
-	// Call tasks off. They can be taken up again with tasks__retry.
+	// Call tasks off, whoever holds them: a claim on them ends. They can be taken up again
+	// with tasks__retry.
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
 	// Open finished tasks (done, failed or cancelled) again.
 	Retry(context.Context, *RetryRequest) (*RetryResponse, error)
