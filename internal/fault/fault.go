@@ -111,8 +111,7 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // Of returns the kind of the first fault in err's chain, and Internal where there is none.
 func Of(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return Internal
@@ -121,8 +120,7 @@ func Of(err error) Kind {
 // As returns the first fault in err's chain; where there is none, it returns an
 // Internal one whose cause is err and whose message gives nothing away.
 func As(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Kind: Internal, Message: "internal error; the daemon's log has the details", Cause: err}
