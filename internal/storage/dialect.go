@@ -18,15 +18,6 @@ type Dialect struct {
 // Postgres reports whether the engine is PostgreSQL.
 func (d Dialect) Postgres() bool { return d.postgres }
 
-// ForUpdateSkipLocked returns the suffix of a SELECT that locks the rows it returns and
-// passes over those that others have locked. SQLite needs none: it has one writer.
-func (d Dialect) ForUpdateSkipLocked() string {
-	if d.postgres {
-		return " FOR UPDATE SKIP LOCKED"
-	}
-	return ""
-}
-
 // Contains returns a condition that is true where column contains the text given as
 // the next argument.
 func (d Dialect) Contains(column string) string {
