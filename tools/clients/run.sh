@@ -6,7 +6,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 compozy=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 
 if [ ! -e "$here/node_modules/.package-lock.json" ] || [ "$here/package-lock.json" -nt "$here/node_modules/.package-lock.json" ]; then
-	if ! npm ci --prefix "$here" --ignore-scripts --no-audit --no-fund --silent; then
+	# Not npm ci: it refuses the lock file for an optional dependency of another platform that
+	# the registry does not have.
+	if ! npm install --prefix "$here" --no-save --ignore-scripts --no-audit --no-fund --loglevel error; then
 		if [ -n "${CI:-}" ]; then
 			echo "clients: npm could not install the MCP clients" >&2
 			exit 1
