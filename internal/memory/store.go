@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/event"
@@ -155,13 +154,13 @@ func (st *store) conditions(f filter) (where string, args []any) {
 		}
 	}
 	if len(f.Kinds) > 0 {
-		and(`kind IN (`+marks(len(f.Kinds))+`)`, anys(f.Kinds)...)
+		and(`kind IN (`+storage.Marks(len(f.Kinds))+`)`, storage.Args(f.Kinds)...)
 	}
 	if len(f.Status) > 0 {
-		and(`status IN (`+marks(len(f.Status))+`)`, anys(f.Status)...)
+		and(`status IN (`+storage.Marks(len(f.Status))+`)`, storage.Args(f.Status)...)
 	}
 	if len(f.Agents) > 0 {
-		and(`agent IN (`+marks(len(f.Agents))+`)`, anys(f.Agents)...)
+		and(`agent IN (`+storage.Marks(len(f.Agents))+`)`, storage.Args(f.Agents)...)
 	}
 	for _, tag := range f.Tags {
 		and(st.tx.Dialect().Contains(`tags`), joinTags([]string{strings.TrimSpace(tag)}))
@@ -244,8 +243,8 @@ func (st *store) resolve(names []named) ([]Entry, error) {
 		return nil, err
 	}
 	// Each side names the workspace, so that SQLite uses an index for each.
-	in := marks(len(keys))
-	args := append([]any{st.workspace}, anys(keys)...)
+	in := storage.Marks(len(keys))
+	args := append([]any{st.workspace}, storage.Args(keys)...)
 	found, err := st.entries(`text`, `workspace_id = ? AND id IN (`+in+`) OR workspace_id = ? AND key IN (`+in+`)`, slices.Concat(args, args)...)
 	if err != nil {
 		return nil, err
@@ -314,7 +313,7 @@ func (st *store) load(ids []string) ([]Entry, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	entries, err := st.entries(`text`, `workspace_id = ? AND id IN (`+marks(len(ids))+`)`, anys(append([]string{st.workspace}, ids...))...)
+	entries, err := st.entries(`text`, `workspace_id = ? AND id IN (`+storage.Marks(len(ids))+`)`, storage.Args(append([]string{st.workspace}, ids...))...)
 	slices.SortFunc(entries, func(a, b Entry) int { return slices.Index(ids, a.ID) - slices.Index(ids, b.ID) })
 	return entries, err
 }
@@ -331,7 +330,7 @@ func (st *store) one(condition string, args ...any) (*Entry, error) {
 // entries returns the entries for which the rest of the statement is true, in its order.
 // The expression text says what of their texts.
 func (st *store) entries(text, rest string, args ...any) ([]Entry, error) {
-	entries, err := collect(st.tx, scanEntry, `SELECT id, COALESCE(key, ''), kind, tags, confidence, severity,
+	entries, err := storage.Collect(st.tx, scanEntry, `SELECT id, COALESCE(key, ''), kind, tags, confidence, severity,
 			about_task, about_session, about_path, status, source, author, agent, archived, version,
 			created_at, updated_at, `+text+` FROM memory WHERE `+rest, args...)
 	if err != nil {
@@ -347,7 +346,7 @@ func scanEntry(rows *sql.Rows) (e Entry, err error) {
 		&e.About.Task, &e.About.Session, &e.About.Path, &e.Status, &e.Source, &e.Author, &e.Agent, &e.Archived, &e.Version,
 		&created, &updated, &e.Text)
 	e.Tags = splitTags(tags)
-	e.CreatedAt, e.UpdatedAt = millis(created), millis(updated)
+	e.CreatedAt, e.UpdatedAt = storage.Time(created), storage.Time(updated)
 	return e, err
 }
 
@@ -363,9 +362,9 @@ func (st *store) put(e Entry) error {
 			about_task = excluded.about_task, about_session = excluded.about_session, about_path = excluded.about_path,
 			status = excluded.status, source = excluded.source, archived = excluded.archived, version = excluded.version,
 			updated_at = excluded.updated_at, length = excluded.length, terms = excluded.terms, text = excluded.text`,
-		e.ID, st.workspace, orNull(e.Key), e.digest(), e.Kind, joinTags(e.Tags), e.Confidence, e.Severity,
-		e.About.Task, e.About.Session, e.About.Path, e.Status, e.Source, e.Author, e.Agent, number01(e.Archived), e.Version,
-		e.CreatedAt.UnixMilli(), e.UpdatedAt.UnixMilli(), len(terms), orNull(strings.Join(terms, " ")), e.Text)
+		e.ID, st.workspace, storage.OrNull(e.Key), e.digest(), e.Kind, joinTags(e.Tags), e.Confidence, e.Severity,
+		e.About.Task, e.About.Session, e.About.Path, e.Status, e.Source, e.Author, e.Agent, storage.Flag(e.Archived), e.Version,
+		e.CreatedAt.UnixMilli(), e.UpdatedAt.UnixMilli(), len(terms), storage.OrNull(strings.Join(terms, " ")), e.Text)
 	if err != nil {
 		return fmt.Errorf("write memory %s: %w", e.ID, err)
 	}
@@ -393,48 +392,3 @@ func splitTags(kept string) []string {
 	}
 	return strings.Split(strings.Trim(kept, "\n"), "\n")
 }
-
-// collect runs a statement and returns what scan makes of each row.
-func collect[T any](tx *storage.Tx, scan func(*sql.Rows) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := tx.Query(query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // an error has shown itself in rows.Err
-	var list []T
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, rows.Err()
-}
-
-// marks returns n placeholders.
-func marks(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
-
-func anys[T any](list []T) []any {
-	args := make([]any, len(list))
-	for i, v := range list {
-		args[i] = v
-	}
-	return args
-}
-
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
-func number01(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func millis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

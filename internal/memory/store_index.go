@@ -79,13 +79,13 @@ func (st *store) candidates(tokens []string, f filter) ([]search.Document, error
 			WHERE ` + where + ` AND index @@ CAST(? AS tsquery) ORDER BY ts_rank(index, CAST(? AS tsquery)) DESC, id LIMIT ?`
 		args = append(args, tsquery(tokens))
 	}
-	docs, err := collect(st.tx, func(rows *sql.Rows) (doc search.Document, err error) {
+	docs, err := storage.Collect(st.tx, func(rows *sql.Rows) (doc search.Document, err error) {
 		var words string
 		var e Entry
 		var updated int64
 		err = rows.Scan(&doc.ID, &words, &e.Confidence, &e.Status, &updated)
 		doc.Terms = strings.Fields(words)
-		doc.Age = st.tx.Now().Sub(millis(updated))
+		doc.Age = st.tx.Now().Sub(storage.Time(updated))
 		doc.Weight = e.weight()
 		return doc, err
 	}, query, append(args, maxCandidates)...)
@@ -174,7 +174,7 @@ func reindex(tx *storage.Tx) error {
 
 func (st *store) setTerms(e Entry) error {
 	terms := termsOf(e)
-	_, err := st.tx.Exec(`UPDATE memory SET length = ?, terms = ? WHERE id = ?`, len(terms), orNull(strings.Join(terms, " ")), e.ID)
+	_, err := st.tx.Exec(`UPDATE memory SET length = ?, terms = ? WHERE id = ?`, len(terms), storage.OrNull(strings.Join(terms, " ")), e.ID)
 	if err != nil {
 		return fmt.Errorf("index memory %s: %w", e.ID, err)
 	}

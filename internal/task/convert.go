@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -252,5 +251,3 @@ func archivedFromProto(a taskv1.Archived) archived {
 		return exclude
 	}
 }
-
-func millis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }

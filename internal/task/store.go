@@ -68,7 +68,7 @@ const taskColumns = `t.id, t.number, COALESCE(t.key, ''), t.title, t.status, t.p
 
 // tasks returns the tasks for which the rest of the statement is true, in its order.
 func (st *store) tasks(rest string, args ...any) ([]*Task, error) {
-	tasks, err := collect(st.tx, scanTask,
+	tasks, err := storage.Collect(st.tx, scanTask,
 		`SELECT `+taskColumns+` FROM task t LEFT JOIN task p ON p.id = t.parent_id WHERE `+rest, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read tasks: %w", err)
@@ -100,9 +100,9 @@ func scanTask(rows *sql.Rows) (*Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.CreatedAt, t.UpdatedAt = millis(created), millis(updated)
+	t.CreatedAt, t.UpdatedAt = storage.Time(created), storage.Time(updated)
 	if holder.Valid {
-		c.Holder, c.Since, c.Renewed, c.Until = holder.String, millis(since), millis(renewed), millis(until)
+		c.Holder, c.Since, c.Renewed, c.Until = holder.String, storage.Time(since), storage.Time(renewed), storage.Time(until)
 		t.Claim = &c
 	}
 	if parent.Valid {
@@ -124,19 +124,19 @@ func (st *store) attach(tasks []*Task) error {
 		label string
 		link  Link
 	}
-	labels, err := collect(st.tx, func(rows *sql.Rows) (p pair, err error) {
+	labels, err := storage.Collect(st.tx, func(rows *sql.Rows) (p pair, err error) {
 		return p, rows.Scan(&p.task, &p.label)
-	}, `SELECT task_id, label FROM task_label WHERE task_id IN (`+marks(len(ids))+`) ORDER BY label`, anys(ids)...)
+	}, `SELECT task_id, label FROM task_label WHERE task_id IN (`+storage.Marks(len(ids))+`) ORDER BY label`, storage.Args(ids)...)
 	if err != nil {
 		return fmt.Errorf("read labels: %w", err)
 	}
 	for _, p := range labels {
 		byID[p.task].Labels = append(byID[p.task].Labels, p.label)
 	}
-	links, err := collect(st.tx, func(rows *sql.Rows) (p pair, err error) {
+	links, err := storage.Collect(st.tx, func(rows *sql.Rows) (p pair, err error) {
 		return p, rows.Scan(&p.task, &p.link.ID, &p.link.Number, &p.link.Status)
 	}, `SELECT d.task_id, t.id, t.number, t.status FROM task_dependency d JOIN task t ON t.id = d.depends_on
-		WHERE d.task_id IN (`+marks(len(ids))+`) ORDER BY t.number`, anys(ids)...)
+		WHERE d.task_id IN (`+storage.Marks(len(ids))+`) ORDER BY t.number`, storage.Args(ids)...)
 	if err != nil {
 		return fmt.Errorf("read dependencies: %w", err)
 	}
@@ -152,7 +152,7 @@ func (st *store) load(ids []string) ([]*Task, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	found, err := st.tasks(`t.workspace_id = ? AND t.id IN (`+marks(len(ids))+`)`, anys(append([]string{st.workspace}, ids...))...)
+	found, err := st.tasks(`t.workspace_id = ? AND t.id IN (`+storage.Marks(len(ids))+`)`, storage.Args(append([]string{st.workspace}, ids...))...)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func (st *store) one(id string) (*Task, error) {
 func (st *store) keyed(keys []string) (map[string]*Task, error) {
 	found := make(map[string]*Task)
 	for some := range slices.Chunk(keys, idChunk) {
-		tasks, err := st.tasks(`t.workspace_id = ? AND t.key IN (`+marks(len(some))+`)`, slices.Concat([]any{st.workspace}, anys(some))...)
+		tasks, err := st.tasks(`t.workspace_id = ? AND t.key IN (`+storage.Marks(len(some))+`)`, slices.Concat([]any{st.workspace}, storage.Args(some))...)
 		if err != nil {
 			return nil, err
 		}
@@ -242,7 +242,7 @@ func (a archived) values() []any {
 
 // passes reports whether a task is wanted.
 func (a archived) passes(isArchived bool) bool {
-	return slices.Contains(a.values(), any(number01(isArchived)))
+	return slices.Contains(a.values(), any(storage.Flag(isArchived)))
 }
 
 // place is where a task stands in the working order.
@@ -338,14 +338,14 @@ func (st *store) lookUp(keys []string) (map[string]Link, error) {
 		}
 	}
 	const columns = `SELECT id, number, status, COALESCE(key, '') FROM task WHERE workspace_id = ? AND `
-	query := columns + `id IN (` + marks(len(keys)) + `) UNION ALL ` + columns + `key IN (` + marks(len(keys)) + `)`
-	args := slices.Concat([]any{st.workspace}, anys(keys), []any{st.workspace}, anys(keys))
+	query := columns + `id IN (` + storage.Marks(len(keys)) + `) UNION ALL ` + columns + `key IN (` + storage.Marks(len(keys)) + `)`
+	args := slices.Concat([]any{st.workspace}, storage.Args(keys), []any{st.workspace}, storage.Args(keys))
 	if len(numbers) > 0 {
-		query += ` UNION ALL ` + columns + `number IN (` + marks(len(numbers)) + `)`
-		args = slices.Concat(args, []any{st.workspace}, anys(numbers))
+		query += ` UNION ALL ` + columns + `number IN (` + storage.Marks(len(numbers)) + `)`
+		args = slices.Concat(args, []any{st.workspace}, storage.Args(numbers))
 	}
 	found := make(map[string]Link)
-	_, err := collect(st.tx, func(rows *sql.Rows) (l Link, err error) {
+	_, err := storage.Collect(st.tx, func(rows *sql.Rows) (l Link, err error) {
 		var key string
 		err = rows.Scan(&l.ID, &l.Number, &l.Status, &key)
 		found[l.ID], found[l.Handle()] = l, l
@@ -374,8 +374,8 @@ func (st *store) create(t *Task, body string) error {
 			position, size, parent_id, needs_human, archived, fence, version,
 			created_at, updated_at, updated_by, origin_principal, origin_client, title_folded)
 		VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)`,
-		t.ID, st.workspace, t.Number, orNull(t.Key), t.Title, t.Status, t.Type, t.Priority,
-		t.Position, t.Size, parentID(t), number01(t.NeedsHuman), t.Version,
+		t.ID, st.workspace, t.Number, storage.OrNull(t.Key), t.Title, t.Status, t.Type, t.Priority,
+		t.Position, t.Size, parentID(t), storage.Flag(t.NeedsHuman), t.Version,
 		t.CreatedAt.UnixMilli(), t.UpdatedAt.UnixMilli(), t.UpdatedBy, t.Creator, t.CreatorClient, fold(t.Title))
 	if err != nil {
 		return fmt.Errorf("create task %s: %w", t.Handle(), err)
@@ -439,7 +439,7 @@ func (st *store) save(t *Task, from Status, what, reason string) error {
 			version = ?, updated_at = ?, updated_by = ?
 		WHERE id = ? AND version = ?`,
 		t.Title, fold(t.Title), t.Status, t.PausedFrom, t.Type, t.Priority,
-		t.Position, t.Size, parentID(t), number01(t.NeedsHuman), number01(t.Archived), t.Fence,
+		t.Position, t.Size, parentID(t), storage.Flag(t.NeedsHuman), storage.Flag(t.Archived), t.Fence,
 		holder, client, since, renewed, until,
 		t.Version, t.UpdatedAt.UnixMilli(), t.UpdatedBy,
 		t.ID, read)
@@ -462,9 +462,9 @@ func (st *store) remove(tasks []*Task) error {
 		}
 	}
 	// The tasks may depend on each other.
-	_, err := st.tx.Exec(`DELETE FROM task_dependency WHERE task_id IN (`+marks(len(ids))+`)`, ids...)
+	_, err := st.tx.Exec(`DELETE FROM task_dependency WHERE task_id IN (`+storage.Marks(len(ids))+`)`, ids...)
 	if err == nil {
-		_, err = st.tx.Exec(`DELETE FROM task WHERE id IN (`+marks(len(ids))+`)`, ids...)
+		_, err = st.tx.Exec(`DELETE FROM task WHERE id IN (`+storage.Marks(len(ids))+`)`, ids...)
 	}
 	if err != nil {
 		return fmt.Errorf("delete tasks: %w", err)
@@ -502,52 +502,9 @@ func (st *store) record(t *Task, what string, from Status, reason string) error 
 	return err
 }
 
-// collect runs a statement and returns what scan makes of each row.
-func collect[T any](tx *storage.Tx, scan func(*sql.Rows) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := tx.Query(query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // an error has shown itself in rows.Err
-	var list []T
-	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, v)
-	}
-	return list, rows.Err()
-}
-
-// marks returns n placeholders.
-func marks(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
-
-func anys[T any](list []T) []any {
-	args := make([]any, len(list))
-	for i, v := range list {
-		args[i] = v
-	}
-	return args
-}
-
-func orNull(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
 func parentID(t *Task) any {
 	if t.Parent == nil {
 		return nil
 	}
 	return t.Parent.ID
-}
-
-func number01(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

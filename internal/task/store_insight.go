@@ -4,12 +4,14 @@ import (
 	"database/sql"
 	"fmt"
 	"time"
+
+	"compozy.dev/compozy/internal/storage"
 )
 
 // counts returns how many tasks are in each state, archived ones left out.
 func (st *store) counts() (map[Status]int32, error) {
 	counts := make(map[Status]int32)
-	_, err := collect(st.tx, func(rows *sql.Rows) (_ struct{}, err error) {
+	_, err := storage.Collect(st.tx, func(rows *sql.Rows) (_ struct{}, err error) {
 		var s Status
 		var n int32
 		err = rows.Scan(&s, &n)
@@ -49,7 +51,7 @@ func (st *store) silent(limit int) ([]*Task, error) {
 // finished returns the tasks but one that were done last, with what their runs cost and
 // took.
 func (st *store) finished(but string, limit int) ([]finished, error) {
-	list, err := collect(st.tx, func(rows *sql.Rows) (f finished, err error) {
+	list, err := storage.Collect(st.tx, func(rows *sql.Rows) (f finished, err error) {
 		var body string
 		var took int64
 		err = rows.Scan(&f.link.ID, &f.link.Number, &f.link.Status, &f.title, &body, &f.size, &f.cost, &took)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/storage"
 )
 
 func (st *store) addDependencies(id string, links []Link) error {
@@ -96,14 +97,14 @@ func (st *store) edges(table, from, to string, ids []string) (map[string][]strin
 			SELECT id FROM task WHERE id IN (%[4]s)
 			UNION SELECT e.%[3]s FROM reach r JOIN %[1]s e ON e.%[2]s BETWEEN r.id AND r.id WHERE e.%[3]s IS NOT NULL
 		) SELECT e.%[2]s, e.%[3]s FROM reach r JOIN %[1]s e ON e.%[2]s BETWEEN r.id AND r.id WHERE e.%[3]s IS NOT NULL`,
-		table, from, to, marks(len(ids)))
+		table, from, to, storage.Marks(len(ids)))
 	edges := make(map[string][]string)
-	_, err := collect(st.tx, func(rows *sql.Rows) (_ struct{}, err error) {
+	_, err := storage.Collect(st.tx, func(rows *sql.Rows) (_ struct{}, err error) {
 		var source, target string
 		err = rows.Scan(&source, &target)
 		edges[source] = append(edges[source], target)
 		return struct{}{}, err
-	}, query, anys(ids)...)
+	}, query, storage.Args(ids)...)
 	if err != nil {
 		return nil, fmt.Errorf("follow %s: %w", to, err)
 	}
@@ -119,7 +120,7 @@ func (st *store) path(ids []string) (string, error) {
 		left = len(ids) - 2*ends
 		ids = slices.Concat(ids[:ends], ids[len(ids)-ends:])
 	}
-	links, err := st.links(`WHERE t.id IN (`+marks(len(ids))+`)`, anys(ids)...)
+	links, err := st.links(`WHERE t.id IN (`+storage.Marks(len(ids))+`)`, storage.Args(ids)...)
 	if err != nil {
 		return "", err
 	}
@@ -139,7 +140,7 @@ func (st *store) path(ids []string) (string, error) {
 
 // links returns the tasks for which the rest of the statement is true, in its order.
 func (st *store) links(rest string, args ...any) ([]Link, error) {
-	links, err := collect(st.tx, func(rows *sql.Rows) (l Link, err error) {
+	links, err := storage.Collect(st.tx, func(rows *sql.Rows) (l Link, err error) {
 		return l, rows.Scan(&l.ID, &l.Number, &l.Status)
 	}, `SELECT t.id, t.number, t.status FROM task t `+rest, args...)
 	if err != nil {
@@ -169,7 +170,7 @@ func (st *store) tree(root string) ([]leaf, error) {
 		) SELECT id FROM reach)`
 		arg = root
 	}
-	leaves, err := collect(st.tx, func(rows *sql.Rows) (l leaf, err error) {
+	leaves, err := storage.Collect(st.tx, func(rows *sql.Rows) (l leaf, err error) {
 		return l, rows.Scan(&l.ID, &l.Number, &l.Status, &l.title, &l.parent, &l.archived, &l.cost)
 	}, `SELECT t.id, t.number, t.status, t.title, COALESCE(t.parent_id, ''), t.archived,
 			(SELECT CAST(COALESCE(sum(r.cost_micros), 0) AS BIGINT) FROM task_run r WHERE r.task_id = t.id)
@@ -189,9 +190,9 @@ type tie struct {
 // tied returns the tasks that depend on those with these ids or are below them, and are
 // not among them.
 func (st *store) tied(ids []string) ([]tie, error) {
-	in := `(` + marks(len(ids)) + `)`
-	args := anys(ids)
-	ties, err := collect(st.tx, func(rows *sql.Rows) (t tie, err error) {
+	in := `(` + storage.Marks(len(ids)) + `)`
+	args := storage.Args(ids)
+	ties, err := storage.Collect(st.tx, func(rows *sql.Rows) (t tie, err error) {
 		return t, rows.Scan(&t.task, &t.to, &t.below)
 	}, `SELECT t.number, x.number, 0 FROM task_dependency d JOIN task t ON t.id = d.task_id JOIN task x ON x.id = d.depends_on
 			WHERE d.depends_on IN `+in+` AND d.task_id NOT IN `+in+`
@@ -223,10 +224,10 @@ func (st *store) neighbour(position int64, after bool, but []string) (*int64, er
 	if after {
 		side, order = `>`, `ASC`
 	}
-	found, err := collect(st.tx, func(rows *sql.Rows) (p int64, err error) { return p, rows.Scan(&p) },
-		`SELECT position FROM task WHERE workspace_id = ? AND position `+side+` ? AND id NOT IN (`+marks(len(but))+`)
+	found, err := storage.Collect(st.tx, func(rows *sql.Rows) (p int64, err error) { return p, rows.Scan(&p) },
+		`SELECT position FROM task WHERE workspace_id = ? AND position `+side+` ? AND id NOT IN (`+storage.Marks(len(but))+`)
 			ORDER BY position `+order+` LIMIT 1`,
-		slices.Concat([]any{st.workspace, position}, anys(but))...)
+		slices.Concat([]any{st.workspace, position}, storage.Args(but))...)
 	if err != nil {
 		return nil, fmt.Errorf("read positions: %w", err)
 	}

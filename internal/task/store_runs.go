@@ -109,7 +109,7 @@ func (st *store) lastRuns(task string) ([]*taskv1.Run, error) {
 
 // runs returns the runs for which the rest of the statement is true, in its order.
 func (st *store) runs(rest string, args ...any) ([]*taskv1.Run, error) {
-	runs, err := collect(st.tx, scanRun, `SELECT id, attempt, holder, started_at, COALESCE(ended_at, 0), outcome,
+	runs, err := storage.Collect(st.tx, scanRun, `SELECT id, attempt, holder, started_at, COALESCE(ended_at, 0), outcome,
 		result, reason_class, cost_micros, tokens FROM task_run WHERE `+rest, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read runs: %w", err)
@@ -125,9 +125,9 @@ func scanRun(rows *sql.Rows) (*taskv1.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.StartedAt = timestamppb.New(millis(started))
+	r.StartedAt = timestamppb.New(storage.Time(started))
 	if ended != 0 {
-		r.EndedAt = timestamppb.New(millis(ended))
+		r.EndedAt = timestamppb.New(storage.Time(ended))
 	}
 	r.Outcome, r.ReasonClass, r.CostUsd = outcomeToProto(outcome), classToProto(class), dollars(cost)
 	return &r, nil
@@ -156,7 +156,7 @@ func findRun(tx *storage.Tx, id string) (o runOrigin, err error) {
 // with all of the labels, below which nothing is open.
 func (st *store) nextReady(labels []string) (*Task, error) {
 	labelled := strings.Repeat(` AND EXISTS (SELECT 1 FROM task_label l WHERE l.task_id = t.id AND l.label = ?)`, len(labels))
-	args := slices.Concat([]any{st.workspace, Ready, Done, Failed, Cancelled}, anys(labels))
+	args := slices.Concat([]any{st.workspace, Ready, Done, Failed, Cancelled}, storage.Args(labels))
 	tasks, err := st.tasks(`t.workspace_id = ? AND t.archived = 0 AND t.status = ? AND NOT EXISTS (
 		SELECT 1 FROM task c WHERE c.parent_id = t.id AND c.archived = 0 AND c.status NOT IN (?, ?, ?))`+labelled+` ORDER BY t.priority, t.position, t.id LIMIT 1`, args...)
 	if err != nil || len(tasks) == 0 {
@@ -203,7 +203,7 @@ func (st *store) lose(tasks []*Task, reason string) error {
 
 // workspaces returns the workspaces that have tasks for which the condition is true.
 func workspaces(tx *storage.Tx, condition string, args ...any) ([]string, error) {
-	list, err := collect(tx, func(rows *sql.Rows) (ws string, err error) { return ws, rows.Scan(&ws) },
+	list, err := storage.Collect(tx, func(rows *sql.Rows) (ws string, err error) { return ws, rows.Scan(&ws) },
 		`SELECT DISTINCT workspace_id FROM task WHERE `+condition, args...)
 	if err != nil {
 		return nil, fmt.Errorf("look for claims: %w", err)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
+	"compozy.dev/compozy/internal/storage"
 )
 
 // body returns the body of a task.
@@ -51,12 +52,12 @@ func (st *store) addNote(id, text string) error {
 
 // notes returns the last notes of a task, newest first, and how many it has.
 func (st *store) notes(id string, limit int) (notes []*taskv1.Note, count int32, err error) {
-	notes, err = collect(st.tx, func(rows *sql.Rows) (*taskv1.Note, error) {
+	notes, err = storage.Collect(st.tx, func(rows *sql.Rows) (*taskv1.Note, error) {
 		var n taskv1.Note
 		var seq int32
 		var at int64
 		err := rows.Scan(&seq, &n.Author, &n.Text, &at)
-		n.At = timestamppb.New(millis(at))
+		n.At = timestamppb.New(storage.Time(at))
 		count = max(count, seq)
 		return &n, err
 	}, `SELECT seq, author, text, at FROM task_note WHERE task_id = ? ORDER BY seq DESC LIMIT ?`, id, limit)
@@ -77,10 +78,10 @@ type match struct {
 // most recently changed first.
 func (st *store) search(folded string, a archived, limit int) ([]match, error) {
 	contains := st.tx.Dialect().Contains
-	matches, err := collect(st.tx, func(rows *sql.Rows) (m match, err error) {
+	matches, err := storage.Collect(st.tx, func(rows *sql.Rows) (m match, err error) {
 		return m, rows.Scan(&m.link.ID, &m.link.Number, &m.link.Status, &m.title, &m.body, &m.archived)
 	}, `SELECT t.id, t.number, t.status, t.title, b.body, t.archived FROM task t JOIN task_body b ON b.task_id = t.id
-		WHERE t.workspace_id = ? AND t.archived IN (`+marks(len(a.values()))+`) AND (`+contains("t.title_folded")+` OR `+contains("b.folded")+`
+		WHERE t.workspace_id = ? AND t.archived IN (`+storage.Marks(len(a.values()))+`) AND (`+contains("t.title_folded")+` OR `+contains("b.folded")+`
 			OR EXISTS (SELECT 1 FROM task_note n WHERE n.task_id = t.id AND `+contains("n.folded")+`))
 		ORDER BY t.updated_at DESC, t.id DESC LIMIT ?`,
 		slices.Concat([]any{st.workspace}, a.values(), []any{folded, folded, folded, limit})...)
