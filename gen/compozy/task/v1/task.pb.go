@@ -6467,7 +6467,7 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"PLACE_LAST\x10\x02\x12\x10\n" +
 	"\fPLACE_BEFORE\x10\x03\x12\x0f\n" +
-	"\vPLACE_AFTER\x10\x042\x9a\x18\n" +
+	"\vPLACE_AFTER\x10\x042\x98\x18\n" +
 	"\vTaskService\x12c\n" +
 	"\x04List\x12\x1c.compozy.task.v1.ListRequest\x1a\x1d.compozy.task.v1.ListResponse\"\x1e\xaa\x9f\x19\x1a\n" +
 	"\x18\n" +
@@ -6490,10 +6490,10 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\asummary\x10\x01\x18\x01(\x012\x12Summarize the work\x12m\n" +
 	"\x06Create\x12\x1e.compozy.task.v1.CreateRequest\x1a\x1f.compozy.task.v1.CreateResponse\"\"\xaa\x9f\x19\x1e\n" +
 	"\x1c\n" +
-	"\x06create\x10\x02\x18\x02(\x012\fCreate tasks\x12m\n" +
-	"\x06Update\x12\x1e.compozy.task.v1.UpdateRequest\x1a\x1f.compozy.task.v1.UpdateResponse\"\"\xaa\x9f\x19\x1e\n" +
-	"\x1c\n" +
-	"\x06update\x10\x02\x18\x02(\x012\fChange tasks\x12i\n" +
+	"\x06create\x10\x02\x18\x02(\x012\fCreate tasks\x12k\n" +
+	"\x06Update\x12\x1e.compozy.task.v1.UpdateRequest\x1a\x1f.compozy.task.v1.UpdateResponse\" \xaa\x9f\x19\x1c\n" +
+	"\x1a\n" +
+	"\x06update\x10\x02\x18\x022\fChange tasks\x12i\n" +
 	"\x04Note\x12\x1c.compozy.task.v1.NoteRequest\x1a\x1d.compozy.task.v1.NoteResponse\"$\xaa\x9f\x19 \n" +
 	"\x1e\n" +
 	"\x04note\x10\x02\x18\x022\x12Add notes to tasks\x12h\n" +

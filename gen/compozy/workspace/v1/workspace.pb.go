@@ -24,6 +24,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// TrustState says how a workspace's own settings file stands.
+type TrustState int32
+
+const (
+	// Not known.
+	TrustState_TRUST_STATE_UNSPECIFIED TrustState = 0
+	// There is no file.
+	TrustState_TRUST_STATE_NO_FILE TrustState = 1
+	// Nobody has trusted it.
+	TrustState_TRUST_STATE_UNTRUSTED TrustState = 2
+	// It was trusted, and has changed since.
+	TrustState_TRUST_STATE_CHANGED TrustState = 3
+	// It is as it was when it was trusted.
+	TrustState_TRUST_STATE_TRUSTED TrustState = 4
+)
+
+// Enum value maps for TrustState.
+var (
+	TrustState_name = map[int32]string{
+		0: "TRUST_STATE_UNSPECIFIED",
+		1: "TRUST_STATE_NO_FILE",
+		2: "TRUST_STATE_UNTRUSTED",
+		3: "TRUST_STATE_CHANGED",
+		4: "TRUST_STATE_TRUSTED",
+	}
+	TrustState_value = map[string]int32{
+		"TRUST_STATE_UNSPECIFIED": 0,
+		"TRUST_STATE_NO_FILE":     1,
+		"TRUST_STATE_UNTRUSTED":   2,
+		"TRUST_STATE_CHANGED":     3,
+		"TRUST_STATE_TRUSTED":     4,
+	}
+)
+
+func (x TrustState) Enum() *TrustState {
+	p := new(TrustState)
+	*p = x
+	return p
+}
+
+func (x TrustState) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TrustState) Descriptor() protoreflect.EnumDescriptor {
+	return file_compozy_workspace_v1_workspace_proto_enumTypes[0].Descriptor()
+}
+
+func (TrustState) Type() protoreflect.EnumType {
+	return &file_compozy_workspace_v1_workspace_proto_enumTypes[0]
+}
+
+func (x TrustState) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TrustState.Descriptor instead.
+func (TrustState) EnumDescriptor() ([]byte, []int) {
+	return file_compozy_workspace_v1_workspace_proto_rawDescGZIP(), []int{0}
+}
+
 // Workspace is a registered directory.
 type Workspace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -359,7 +420,9 @@ func (x *ListResponse) GetWorkspaces() []*Workspace {
 type ResolveRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The workspace to find.
-	Selector      *Selector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
+	Selector *Selector `protobuf:"bytes,1,opt,name=selector,proto3" json:"selector,omitempty"`
+	// Whether the answer is to have trust, for which the workspace's file is read.
+	WithTrust     bool `protobuf:"varint,2,opt,name=with_trust,json=withTrust,proto3" json:"with_trust,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -401,13 +464,22 @@ func (x *ResolveRequest) GetSelector() *Selector {
 	return nil
 }
 
+func (x *ResolveRequest) GetWithTrust() bool {
+	if x != nil {
+		return x.WithTrust
+	}
+	return false
+}
+
 // ResolveResponse is the one workspace that is meant.
 type ResolveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The workspace.
 	Workspace *Workspace `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	// How it was chosen, such as "--workspace" or "the working directory".
-	ChosenBy      string `protobuf:"bytes,2,opt,name=chosen_by,json=chosenBy,proto3" json:"chosen_by,omitempty"`
+	ChosenBy string `protobuf:"bytes,2,opt,name=chosen_by,json=chosenBy,proto3" json:"chosen_by,omitempty"`
+	// How the workspace's own settings file stands; only where it was asked for.
+	Trust         *Trust `protobuf:"bytes,3,opt,name=trust,proto3" json:"trust,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -454,6 +526,13 @@ func (x *ResolveResponse) GetChosenBy() string {
 		return x.ChosenBy
 	}
 	return ""
+}
+
+func (x *ResolveResponse) GetTrust() *Trust {
+	if x != nil {
+		return x.Trust
+	}
+	return nil
 }
 
 // RenameRequest gives a new name.
@@ -658,6 +737,282 @@ func (x *RemoveResponse) GetMemories() int32 {
 	return 0
 }
 
+// Trust is how a workspace's own settings file, .compozy/config.toml, stands.
+type Trust struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How it stands.
+	State TrustState `protobuf:"varint,1,opt,name=state,proto3,enum=compozy.workspace.v1.TrustState" json:"state,omitempty"`
+	// Hash of the file as it is now; empty: there is none.
+	Hash string `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	// When a file of this workspace was trusted; unset: never.
+	TrustedAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=trusted_at,json=trustedAt,proto3" json:"trusted_at,omitempty"`
+	// What takes effect while the file is trusted, such as "worktree.setup: npm ci".
+	Effects []string `protobuf:"bytes,4,rep,name=effects,proto3" json:"effects,omitempty"`
+	// Why the file cannot be used; empty if it can.
+	Problem       string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trust) Reset() {
+	*x = Trust{}
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trust) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trust) ProtoMessage() {}
+
+func (x *Trust) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trust.ProtoReflect.Descriptor instead.
+func (*Trust) Descriptor() ([]byte, []int) {
+	return file_compozy_workspace_v1_workspace_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Trust) GetState() TrustState {
+	if x != nil {
+		return x.State
+	}
+	return TrustState_TRUST_STATE_UNSPECIFIED
+}
+
+func (x *Trust) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *Trust) GetTrustedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.TrustedAt
+	}
+	return nil
+}
+
+func (x *Trust) GetEffects() []string {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+func (x *Trust) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+// TrustRequest names the workspace, and the file that was looked at.
+type TrustRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the workspace.
+	WorkspaceId string `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The hash that was told with what takes effect. A file with another one is refused:
+	// nobody has seen it.
+	Hash          string `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrustRequest) Reset() {
+	*x = TrustRequest{}
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrustRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrustRequest) ProtoMessage() {}
+
+func (x *TrustRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrustRequest.ProtoReflect.Descriptor instead.
+func (*TrustRequest) Descriptor() ([]byte, []int) {
+	return file_compozy_workspace_v1_workspace_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *TrustRequest) GetWorkspaceId() string {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return ""
+}
+
+func (x *TrustRequest) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+// TrustResponse says how the file stands now.
+type TrustResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the file stands.
+	Trust         *Trust `protobuf:"bytes,1,opt,name=trust,proto3" json:"trust,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrustResponse) Reset() {
+	*x = TrustResponse{}
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrustResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrustResponse) ProtoMessage() {}
+
+func (x *TrustResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrustResponse.ProtoReflect.Descriptor instead.
+func (*TrustResponse) Descriptor() ([]byte, []int) {
+	return file_compozy_workspace_v1_workspace_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *TrustResponse) GetTrust() *Trust {
+	if x != nil {
+		return x.Trust
+	}
+	return nil
+}
+
+// DistrustRequest names the workspace.
+type DistrustRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the workspace.
+	WorkspaceId   string `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DistrustRequest) Reset() {
+	*x = DistrustRequest{}
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DistrustRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DistrustRequest) ProtoMessage() {}
+
+func (x *DistrustRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DistrustRequest.ProtoReflect.Descriptor instead.
+func (*DistrustRequest) Descriptor() ([]byte, []int) {
+	return file_compozy_workspace_v1_workspace_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *DistrustRequest) GetWorkspaceId() string {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return ""
+}
+
+// DistrustResponse says how the file stands now.
+type DistrustResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How the file stands.
+	Trust         *Trust `protobuf:"bytes,1,opt,name=trust,proto3" json:"trust,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DistrustResponse) Reset() {
+	*x = DistrustResponse{}
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DistrustResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DistrustResponse) ProtoMessage() {}
+
+func (x *DistrustResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_workspace_v1_workspace_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DistrustResponse.ProtoReflect.Descriptor instead.
+func (*DistrustResponse) Descriptor() ([]byte, []int) {
+	return file_compozy_workspace_v1_workspace_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *DistrustResponse) GetTrust() *Trust {
+	if x != nil {
+		return x.Trust
+	}
+	return nil
+}
+
 var File_compozy_workspace_v1_workspace_proto protoreflect.FileDescriptor
 
 const file_compozy_workspace_v1_workspace_proto_rawDesc = "" +
@@ -684,12 +1039,15 @@ const file_compozy_workspace_v1_workspace_proto_rawDesc = "" +
 	"\fListResponse\x12?\n" +
 	"\n" +
 	"workspaces\x18\x01 \x03(\v2\x1f.compozy.workspace.v1.WorkspaceR\n" +
-	"workspaces\"T\n" +
+	"workspaces\"s\n" +
 	"\x0eResolveRequest\x12B\n" +
-	"\bselector\x18\x01 \x01(\v2\x1e.compozy.workspace.v1.SelectorB\x06\xbaH\x03\xc8\x01\x01R\bselector\"m\n" +
+	"\bselector\x18\x01 \x01(\v2\x1e.compozy.workspace.v1.SelectorB\x06\xbaH\x03\xc8\x01\x01R\bselector\x12\x1d\n" +
+	"\n" +
+	"with_trust\x18\x02 \x01(\bR\twithTrust\"\xa0\x01\n" +
 	"\x0fResolveResponse\x12=\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x1f.compozy.workspace.v1.WorkspaceR\tworkspace\x12\x1b\n" +
-	"\tchosen_by\x18\x02 \x01(\tR\bchosenBy\"Z\n" +
+	"\tchosen_by\x18\x02 \x01(\tR\bchosenBy\x121\n" +
+	"\x05trust\x18\x03 \x01(\v2\x1b.compozy.workspace.v1.TrustR\x05trust\"Z\n" +
 	"\rRenameRequest\x12*\n" +
 	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\x12\x1d\n" +
 	"\x04name\x18\x02 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18dR\x04name\"O\n" +
@@ -699,7 +1057,30 @@ const file_compozy_workspace_v1_workspace_proto_rawDesc = "" +
 	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\"B\n" +
 	"\x0eRemoveResponse\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\x05R\x05tasks\x12\x1a\n" +
-	"\bmemories\x18\x02 \x01(\x05R\bmemories2\x9d\x06\n" +
+	"\bmemories\x18\x02 \x01(\x05R\bmemories\"\xc2\x01\n" +
+	"\x05Trust\x126\n" +
+	"\x05state\x18\x01 \x01(\x0e2 .compozy.workspace.v1.TrustStateR\x05state\x12\x12\n" +
+	"\x04hash\x18\x02 \x01(\tR\x04hash\x129\n" +
+	"\n" +
+	"trusted_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\ttrustedAt\x12\x18\n" +
+	"\aeffects\x18\x04 \x03(\tR\aeffects\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\"W\n" +
+	"\fTrustRequest\x12*\n" +
+	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\x12\x1b\n" +
+	"\x04hash\x18\x02 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\x04hash\"B\n" +
+	"\rTrustResponse\x121\n" +
+	"\x05trust\x18\x01 \x01(\v2\x1b.compozy.workspace.v1.TrustR\x05trust\"=\n" +
+	"\x0fDistrustRequest\x12*\n" +
+	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\"E\n" +
+	"\x10DistrustResponse\x121\n" +
+	"\x05trust\x18\x01 \x01(\v2\x1b.compozy.workspace.v1.TrustR\x05trust*\x8f\x01\n" +
+	"\n" +
+	"TrustState\x12\x1b\n" +
+	"\x17TRUST_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13TRUST_STATE_NO_FILE\x10\x01\x12\x19\n" +
+	"\x15TRUST_STATE_UNTRUSTED\x10\x02\x12\x17\n" +
+	"\x13TRUST_STATE_CHANGED\x10\x03\x12\x17\n" +
+	"\x13TRUST_STATE_TRUSTED\x10\x042\xde\b\n" +
 	"\x10WorkspaceService\x12\x99\x01\n" +
 	"\x03Add\x12 .compozy.workspace.v1.AddRequest\x1a!.compozy.workspace.v1.AddResponse\"M\xaa\x9f\x19I\x12G\n" +
 	"Edaemon-global: a facade is bound to one workspace and makes no others\x12\x9c\x01\n" +
@@ -710,7 +1091,11 @@ const file_compozy_workspace_v1_workspace_proto_rawDesc = "" +
 	"\x06Rename\x12#.compozy.workspace.v1.RenameRequest\x1a$.compozy.workspace.v1.RenameResponse\";\xaa\x9f\x197\x125\n" +
 	"3daemon-global: the register belongs to the operator\x12\x90\x01\n" +
 	"\x06Remove\x12#.compozy.workspace.v1.RemoveRequest\x1a$.compozy.workspace.v1.RemoveResponse\";\xaa\x9f\x197\x125\n" +
-	"3daemon-global: the register belongs to the operatorB:Z8compozy.dev/compozy/gen/compozy/workspace/v1;workspacev1b\x06proto3"
+	"3daemon-global: the register belongs to the operator\x12\x99\x01\n" +
+	"\x05Trust\x12\".compozy.workspace.v1.TrustRequest\x1a#.compozy.workspace.v1.TrustResponse\"G\xaa\x9f\x19C\x12A\n" +
+	"?a person decides at a terminal what a repository's file may run\x12\xa2\x01\n" +
+	"\bDistrust\x12%.compozy.workspace.v1.DistrustRequest\x1a&.compozy.workspace.v1.DistrustResponse\"G\xaa\x9f\x19C\x12A\n" +
+	"?a person decides at a terminal what a repository's file may runB:Z8compozy.dev/compozy/gen/compozy/workspace/v1;workspacev1b\x06proto3"
 
 var (
 	file_compozy_workspace_v1_workspace_proto_rawDescOnce sync.Once
@@ -724,44 +1109,60 @@ func file_compozy_workspace_v1_workspace_proto_rawDescGZIP() []byte {
 	return file_compozy_workspace_v1_workspace_proto_rawDescData
 }
 
-var file_compozy_workspace_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_compozy_workspace_v1_workspace_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_compozy_workspace_v1_workspace_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_compozy_workspace_v1_workspace_proto_goTypes = []any{
-	(*Workspace)(nil),             // 0: compozy.workspace.v1.Workspace
-	(*Selector)(nil),              // 1: compozy.workspace.v1.Selector
-	(*AddRequest)(nil),            // 2: compozy.workspace.v1.AddRequest
-	(*AddResponse)(nil),           // 3: compozy.workspace.v1.AddResponse
-	(*ListRequest)(nil),           // 4: compozy.workspace.v1.ListRequest
-	(*ListResponse)(nil),          // 5: compozy.workspace.v1.ListResponse
-	(*ResolveRequest)(nil),        // 6: compozy.workspace.v1.ResolveRequest
-	(*ResolveResponse)(nil),       // 7: compozy.workspace.v1.ResolveResponse
-	(*RenameRequest)(nil),         // 8: compozy.workspace.v1.RenameRequest
-	(*RenameResponse)(nil),        // 9: compozy.workspace.v1.RenameResponse
-	(*RemoveRequest)(nil),         // 10: compozy.workspace.v1.RemoveRequest
-	(*RemoveResponse)(nil),        // 11: compozy.workspace.v1.RemoveResponse
-	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(TrustState)(0),               // 0: compozy.workspace.v1.TrustState
+	(*Workspace)(nil),             // 1: compozy.workspace.v1.Workspace
+	(*Selector)(nil),              // 2: compozy.workspace.v1.Selector
+	(*AddRequest)(nil),            // 3: compozy.workspace.v1.AddRequest
+	(*AddResponse)(nil),           // 4: compozy.workspace.v1.AddResponse
+	(*ListRequest)(nil),           // 5: compozy.workspace.v1.ListRequest
+	(*ListResponse)(nil),          // 6: compozy.workspace.v1.ListResponse
+	(*ResolveRequest)(nil),        // 7: compozy.workspace.v1.ResolveRequest
+	(*ResolveResponse)(nil),       // 8: compozy.workspace.v1.ResolveResponse
+	(*RenameRequest)(nil),         // 9: compozy.workspace.v1.RenameRequest
+	(*RenameResponse)(nil),        // 10: compozy.workspace.v1.RenameResponse
+	(*RemoveRequest)(nil),         // 11: compozy.workspace.v1.RemoveRequest
+	(*RemoveResponse)(nil),        // 12: compozy.workspace.v1.RemoveResponse
+	(*Trust)(nil),                 // 13: compozy.workspace.v1.Trust
+	(*TrustRequest)(nil),          // 14: compozy.workspace.v1.TrustRequest
+	(*TrustResponse)(nil),         // 15: compozy.workspace.v1.TrustResponse
+	(*DistrustRequest)(nil),       // 16: compozy.workspace.v1.DistrustRequest
+	(*DistrustResponse)(nil),      // 17: compozy.workspace.v1.DistrustResponse
+	(*timestamppb.Timestamp)(nil), // 18: google.protobuf.Timestamp
 }
 var file_compozy_workspace_v1_workspace_proto_depIdxs = []int32{
-	12, // 0: compozy.workspace.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
-	0,  // 1: compozy.workspace.v1.AddResponse.workspace:type_name -> compozy.workspace.v1.Workspace
-	0,  // 2: compozy.workspace.v1.ListResponse.workspaces:type_name -> compozy.workspace.v1.Workspace
-	1,  // 3: compozy.workspace.v1.ResolveRequest.selector:type_name -> compozy.workspace.v1.Selector
-	0,  // 4: compozy.workspace.v1.ResolveResponse.workspace:type_name -> compozy.workspace.v1.Workspace
-	0,  // 5: compozy.workspace.v1.RenameResponse.workspace:type_name -> compozy.workspace.v1.Workspace
-	2,  // 6: compozy.workspace.v1.WorkspaceService.Add:input_type -> compozy.workspace.v1.AddRequest
-	4,  // 7: compozy.workspace.v1.WorkspaceService.List:input_type -> compozy.workspace.v1.ListRequest
-	6,  // 8: compozy.workspace.v1.WorkspaceService.Resolve:input_type -> compozy.workspace.v1.ResolveRequest
-	8,  // 9: compozy.workspace.v1.WorkspaceService.Rename:input_type -> compozy.workspace.v1.RenameRequest
-	10, // 10: compozy.workspace.v1.WorkspaceService.Remove:input_type -> compozy.workspace.v1.RemoveRequest
-	3,  // 11: compozy.workspace.v1.WorkspaceService.Add:output_type -> compozy.workspace.v1.AddResponse
-	5,  // 12: compozy.workspace.v1.WorkspaceService.List:output_type -> compozy.workspace.v1.ListResponse
-	7,  // 13: compozy.workspace.v1.WorkspaceService.Resolve:output_type -> compozy.workspace.v1.ResolveResponse
-	9,  // 14: compozy.workspace.v1.WorkspaceService.Rename:output_type -> compozy.workspace.v1.RenameResponse
-	11, // 15: compozy.workspace.v1.WorkspaceService.Remove:output_type -> compozy.workspace.v1.RemoveResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	18, // 0: compozy.workspace.v1.Workspace.created_at:type_name -> google.protobuf.Timestamp
+	1,  // 1: compozy.workspace.v1.AddResponse.workspace:type_name -> compozy.workspace.v1.Workspace
+	1,  // 2: compozy.workspace.v1.ListResponse.workspaces:type_name -> compozy.workspace.v1.Workspace
+	2,  // 3: compozy.workspace.v1.ResolveRequest.selector:type_name -> compozy.workspace.v1.Selector
+	1,  // 4: compozy.workspace.v1.ResolveResponse.workspace:type_name -> compozy.workspace.v1.Workspace
+	13, // 5: compozy.workspace.v1.ResolveResponse.trust:type_name -> compozy.workspace.v1.Trust
+	1,  // 6: compozy.workspace.v1.RenameResponse.workspace:type_name -> compozy.workspace.v1.Workspace
+	0,  // 7: compozy.workspace.v1.Trust.state:type_name -> compozy.workspace.v1.TrustState
+	18, // 8: compozy.workspace.v1.Trust.trusted_at:type_name -> google.protobuf.Timestamp
+	13, // 9: compozy.workspace.v1.TrustResponse.trust:type_name -> compozy.workspace.v1.Trust
+	13, // 10: compozy.workspace.v1.DistrustResponse.trust:type_name -> compozy.workspace.v1.Trust
+	3,  // 11: compozy.workspace.v1.WorkspaceService.Add:input_type -> compozy.workspace.v1.AddRequest
+	5,  // 12: compozy.workspace.v1.WorkspaceService.List:input_type -> compozy.workspace.v1.ListRequest
+	7,  // 13: compozy.workspace.v1.WorkspaceService.Resolve:input_type -> compozy.workspace.v1.ResolveRequest
+	9,  // 14: compozy.workspace.v1.WorkspaceService.Rename:input_type -> compozy.workspace.v1.RenameRequest
+	11, // 15: compozy.workspace.v1.WorkspaceService.Remove:input_type -> compozy.workspace.v1.RemoveRequest
+	14, // 16: compozy.workspace.v1.WorkspaceService.Trust:input_type -> compozy.workspace.v1.TrustRequest
+	16, // 17: compozy.workspace.v1.WorkspaceService.Distrust:input_type -> compozy.workspace.v1.DistrustRequest
+	4,  // 18: compozy.workspace.v1.WorkspaceService.Add:output_type -> compozy.workspace.v1.AddResponse
+	6,  // 19: compozy.workspace.v1.WorkspaceService.List:output_type -> compozy.workspace.v1.ListResponse
+	8,  // 20: compozy.workspace.v1.WorkspaceService.Resolve:output_type -> compozy.workspace.v1.ResolveResponse
+	10, // 21: compozy.workspace.v1.WorkspaceService.Rename:output_type -> compozy.workspace.v1.RenameResponse
+	12, // 22: compozy.workspace.v1.WorkspaceService.Remove:output_type -> compozy.workspace.v1.RemoveResponse
+	15, // 23: compozy.workspace.v1.WorkspaceService.Trust:output_type -> compozy.workspace.v1.TrustResponse
+	17, // 24: compozy.workspace.v1.WorkspaceService.Distrust:output_type -> compozy.workspace.v1.DistrustResponse
+	18, // [18:25] is the sub-list for method output_type
+	11, // [11:18] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_compozy_workspace_v1_workspace_proto_init() }
@@ -774,13 +1175,14 @@ func file_compozy_workspace_v1_workspace_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_compozy_workspace_v1_workspace_proto_rawDesc), len(file_compozy_workspace_v1_workspace_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   12,
+			NumEnums:      1,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
 		GoTypes:           file_compozy_workspace_v1_workspace_proto_goTypes,
 		DependencyIndexes: file_compozy_workspace_v1_workspace_proto_depIdxs,
+		EnumInfos:         file_compozy_workspace_v1_workspace_proto_enumTypes,
 		MessageInfos:      file_compozy_workspace_v1_workspace_proto_msgTypes,
 	}.Build()
 	File_compozy_workspace_v1_workspace_proto = out.File

@@ -19,11 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	WorkspaceService_Add_FullMethodName     = "/compozy.workspace.v1.WorkspaceService/Add"
-	WorkspaceService_List_FullMethodName    = "/compozy.workspace.v1.WorkspaceService/List"
-	WorkspaceService_Resolve_FullMethodName = "/compozy.workspace.v1.WorkspaceService/Resolve"
-	WorkspaceService_Rename_FullMethodName  = "/compozy.workspace.v1.WorkspaceService/Rename"
-	WorkspaceService_Remove_FullMethodName  = "/compozy.workspace.v1.WorkspaceService/Remove"
+	WorkspaceService_Add_FullMethodName      = "/compozy.workspace.v1.WorkspaceService/Add"
+	WorkspaceService_List_FullMethodName     = "/compozy.workspace.v1.WorkspaceService/List"
+	WorkspaceService_Resolve_FullMethodName  = "/compozy.workspace.v1.WorkspaceService/Resolve"
+	WorkspaceService_Rename_FullMethodName   = "/compozy.workspace.v1.WorkspaceService/Rename"
+	WorkspaceService_Remove_FullMethodName   = "/compozy.workspace.v1.WorkspaceService/Remove"
+	WorkspaceService_Trust_FullMethodName    = "/compozy.workspace.v1.WorkspaceService/Trust"
+	WorkspaceService_Distrust_FullMethodName = "/compozy.workspace.v1.WorkspaceService/Distrust"
 )
 
 // WorkspaceServiceClient is the client API for WorkspaceService service.
@@ -45,6 +47,11 @@ type WorkspaceServiceClient interface {
 	// Remove takes a workspace out of the register, with its tasks and memory. The
 	// directory itself is not touched.
 	Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
+	// Trust lets the workspace's own settings file take effect also where it runs or reaches
+	// something. Trust is in the file as it is: any change of it ends the trust.
+	Trust(ctx context.Context, in *TrustRequest, opts ...grpc.CallOption) (*TrustResponse, error)
+	// Distrust takes the trust back. Doing so where there is none is not an error.
+	Distrust(ctx context.Context, in *DistrustRequest, opts ...grpc.CallOption) (*DistrustResponse, error)
 }
 
 type workspaceServiceClient struct {
@@ -105,6 +112,26 @@ func (c *workspaceServiceClient) Remove(ctx context.Context, in *RemoveRequest, 
 	return out, nil
 }
 
+func (c *workspaceServiceClient) Trust(ctx context.Context, in *TrustRequest, opts ...grpc.CallOption) (*TrustResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TrustResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_Trust_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *workspaceServiceClient) Distrust(ctx context.Context, in *DistrustRequest, opts ...grpc.CallOption) (*DistrustResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DistrustResponse)
+	err := c.cc.Invoke(ctx, WorkspaceService_Distrust_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkspaceServiceServer is the server API for WorkspaceService service.
 // All implementations must embed UnimplementedWorkspaceServiceServer
 // for forward compatibility.
@@ -124,6 +151,11 @@ type WorkspaceServiceServer interface {
 	// Remove takes a workspace out of the register, with its tasks and memory. The
 	// directory itself is not touched.
 	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
+	// Trust lets the workspace's own settings file take effect also where it runs or reaches
+	// something. Trust is in the file as it is: any change of it ends the trust.
+	Trust(context.Context, *TrustRequest) (*TrustResponse, error)
+	// Distrust takes the trust back. Doing so where there is none is not an error.
+	Distrust(context.Context, *DistrustRequest) (*DistrustResponse, error)
 	mustEmbedUnimplementedWorkspaceServiceServer()
 }
 
@@ -148,6 +180,12 @@ func (UnimplementedWorkspaceServiceServer) Rename(context.Context, *RenameReques
 }
 func (UnimplementedWorkspaceServiceServer) Remove(context.Context, *RemoveRequest) (*RemoveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Remove not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) Trust(context.Context, *TrustRequest) (*TrustResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Trust not implemented")
+}
+func (UnimplementedWorkspaceServiceServer) Distrust(context.Context, *DistrustRequest) (*DistrustResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Distrust not implemented")
 }
 func (UnimplementedWorkspaceServiceServer) mustEmbedUnimplementedWorkspaceServiceServer() {}
 func (UnimplementedWorkspaceServiceServer) testEmbeddedByValue()                          {}
@@ -260,6 +298,42 @@ func _WorkspaceService_Remove_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _WorkspaceService_Trust_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TrustRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).Trust(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_Trust_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).Trust(ctx, req.(*TrustRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _WorkspaceService_Distrust_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DistrustRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkspaceServiceServer).Distrust(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: WorkspaceService_Distrust_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkspaceServiceServer).Distrust(ctx, req.(*DistrustRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // WorkspaceService_ServiceDesc is the grpc.ServiceDesc for WorkspaceService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -286,6 +360,14 @@ var WorkspaceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Remove",
 			Handler:    _WorkspaceService_Remove_Handler,
+		},
+		{
+			MethodName: "Trust",
+			Handler:    _WorkspaceService_Trust_Handler,
+		},
+		{
+			MethodName: "Distrust",
+			Handler:    _WorkspaceService_Distrust_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
