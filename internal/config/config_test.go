@@ -97,7 +97,7 @@ func TestNoSettingsAreTheDefaults(t *testing.T) {
 	if cfg.Home.Dir != dir || cfg.DSN != "" || cfg.LogLevel != slog.LevelInfo || len(cfg.Secrets) != 0 {
 		t.Errorf("got %+v", cfg)
 	}
-	got, err := cfg.Settings.Authority("api", t.TempDir())
+	got, err := cfg.Settings.Authority("api", t.TempDir(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ scope = "launch"
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			writeWorkspaceFile(t, root, tc.file)
-			got, err := cfg.Settings.Authority(tc.workspace, root)
+			got, err := cfg.Settings.Authority(tc.workspace, root, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -306,7 +306,7 @@ scope = "launch"
 func TestAWorkspaceFileThatIsWrongIsExplained(t *testing.T) {
 	for name, tc := range map[string]struct{ text, part string }{
 		"unknown key":      {"[mcp]\nscop = \"read\"\n", "unknown key mcp.scop; did you mean mcp.scope?"},
-		"wrong type":       {"[mcp]\nscope = 1\n", ".compozy/config.toml:"},
+		"wrong type":       {"# a comment\n\n[env]\n[mcp]\nscope = 1\n", ".compozy/config.toml:5:"},
 		"no TOML":          {"[mcp\n", ".compozy/config.toml:1:"},
 		"unknown scope":    {"[mcp]\nscope = \"all\"\n", `mcp.scope: "all" is no scope`},
 		"a negative limit": {"[limits]\nreads_burst = -1\n", "limits: a limit is a positive number"},
@@ -315,18 +315,18 @@ func TestAWorkspaceFileThatIsWrongIsExplained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
 			writeWorkspaceFile(t, root, tc.text)
-			_, err := config.Settings{}.Authority("api", root)
+			_, err := config.Settings{}.Authority("api", root, "")
 			checkFault(t, err, fault.InvalidArgument, ".compozy/config.toml", tc.part)
 		})
 	}
 }
 
 func TestAWorkspaceWithoutADirectoryHasTheHomesAuthority(t *testing.T) {
-	got, err := config.Settings{}.Authority("api", filepath.Join(t.TempDir(), "gone"))
+	got, err := config.Settings{}.Authority("api", filepath.Join(t.TempDir(), "gone"), "")
 	if err != nil || got.Scope != "launch" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	got, err = config.Settings{}.Authority("api", "")
+	got, err = config.Settings{}.Authority("api", "", "")
 	if err != nil || got.Scope != "launch" {
 		t.Errorf("without a root: got %+v, %v", got, err)
 	}

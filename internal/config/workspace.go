@@ -1,15 +1,20 @@
 package config
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+	"golang.org/x/sys/unix"
 
 	"compozy.dev/compozy/internal/fault"
 )
@@ -30,33 +35,51 @@ type Authority struct {
 	Notices []string
 }
 
-// lowering are the keys that a workspace file may hold: it can only lower.
-type lowering struct {
+// ownSettings is the form of a workspace file: what it can lower; what takes effect while
+// the file is trusted; and what is ignored whatever it holds, since it runs, reaches or
+// loosens something, and a repository is written by whoever commits to it.
+type ownSettings[W any] struct {
 	Version int    `toml:"version"`
 	MCP     MCP    `toml:"mcp"`
 	Limits  Limits `toml:"limits"`
+
+	Worktree W `toml:"worktree"`
+
+	Storage   any `toml:"storage"`
+	Log       any `toml:"log"`
+	Events    any `toml:"events"`
+	Redact    any `toml:"redact"`
+	Agents    any `toml:"agents"`
+	Tasks     any `toml:"tasks"`
+	Env       any `toml:"env"`
+	Notify    any `toml:"notify"`
+	Workspace any `toml:"workspace"`
 }
 
-// withheld are the tables that a workspace file may name and that are ignored there: they
-// run, reach or loosen something, and a repository is written by whoever commits to it.
-var withheld = []string{"storage", "log", "events", "redact", "agents", "tasks", "worktree", "env", "notify", "workspace"}
+// lowering is a workspace file that nobody need trust.
+type lowering = ownSettings[any]
 
 // Authority returns the most that a relay may do in the workspace of the given name and
 // root: the home's settings, then what the workspace file lowers. A workspace file that
-// cannot be read is an error, for that workspace alone.
-func (s Settings) Authority(name, root string) (Authority, error) {
+// cannot be read is an error, for that workspace alone. The hash that is trusted decides
+// only what there are notices of.
+func (s Settings) Authority(name, root, trusted string) (Authority, error) {
 	mcp, limits := s.MCP, s.Limits
 	if own, ok := s.Workspace[name]; ok {
 		mcp, limits = over(mcp, own.MCP), own.Limits.or(limits)
 	}
 	limits = limits.or(Limits{ReadsPerSecond: 50, ReadsBurst: 100, WritesPerSecond: 10, WritesBurst: 20})
 	a := Authority{Scope: first(mcp.Scope, "launch"), AllowDestructive: mcp.AllowDestructive == nil || *mcp.AllowDestructive, Limits: limits}
-	file, notices, err := readWorkspaceFile(root)
+	file, err := readWorkspaceFile(root)
 	if err != nil {
 		return Authority{}, err
 	}
-	a.lower(file)
-	a.Notices = append(a.Notices, notices...)
+	own, err := file.lowering()
+	if err != nil {
+		return Authority{}, err
+	}
+	a.lower(own)
+	a.Notices = append(a.Notices, file.ignored(trusted)...)
 	return a, nil
 }
 
@@ -127,63 +150,89 @@ func (a *Authority) ignore(key, why string) {
 	a.Notices = append(a.Notices, fmt.Sprintf("%s: %s is ignored: %s", WorkspaceFile, key, why))
 }
 
-// readWorkspaceFile reads the settings below root without following a link out of it.
-func readWorkspaceFile(root string) (lowering, []string, error) {
+// workspaceFile is the settings file of a workspace as it was read once.
+type workspaceFile struct {
+	hash   string // of its bytes; empty: there is none
+	data   []byte
+	tables map[string]any
+}
+
+// readWorkspaceFile reads the settings below root without following a link out of it. A
+// file that is not there is an empty one without a hash.
+func readWorkspaceFile(root string) (workspaceFile, error) {
 	data, err := readInside(root, WorkspaceFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return lowering{}, nil, nil
+		return workspaceFile{}, nil
 	}
 	if err != nil {
-		return lowering{}, nil, fault.New(fault.InvalidArgument, "%s in %s cannot be read: %v", WorkspaceFile, root, err)
+		return workspaceFile{}, fault.New(fault.InvalidArgument, "%s in %s cannot be read: %v", WorkspaceFile, root, err)
 	}
-	var tables map[string]any
-	if err := toml.Unmarshal(data, &tables); err != nil {
-		return lowering{}, nil, decode(WorkspaceFile, data, &lowering{})
+	sum := sha256.Sum256(data)
+	f := workspaceFile{hash: hex.EncodeToString(sum[:]), data: bytes.TrimPrefix(data, []byte("\ufeff"))}
+	if err := toml.Unmarshal(f.data, &f.tables); err != nil {
+		return f, decode(WorkspaceFile, f.data, &lowering{})
 	}
+	return f, nil
+}
+
+// lowering returns what the file lowers.
+func (f workspaceFile) lowering() (lowering, error) {
+	var own lowering
+	if err := decode(WorkspaceFile, f.data, &own); err != nil {
+		return lowering{}, err
+	}
+	if _, err := scopeRank(own.MCP.Scope); err != nil {
+		return lowering{}, fault.New(fault.InvalidArgument, "%s: mcp.scope: %v", WorkspaceFile, err)
+	}
+	if !own.Limits.valid() {
+		return lowering{}, fault.New(fault.InvalidArgument, "%s: limits: a limit is a positive number", WorkspaceFile)
+	}
+	return own, nil
+}
+
+// ignored returns a notice for each table that has no effect.
+func (f workspaceFile) ignored(trusted string) []string {
 	var notices []string
-	for _, name := range withheld {
-		if _, ok := tables[name]; ok {
-			delete(tables, name)
+	for _, name := range slices.Sorted(maps.Keys(f.tables)) {
+		switch name {
+		case "version", "mcp", "limits":
+		case worktreeTable:
+			if f.hash != trusted {
+				notices = append(notices, fmt.Sprintf("%s: [%s] is ignored until you trust the file as it is now: compozy workspace trust", WorkspaceFile, name))
+			}
+		default:
 			notices = append(notices, fmt.Sprintf("%s: [%s] is ignored: a repository's file can only lower limits", WorkspaceFile, name))
 		}
 	}
-	rest, err := toml.Marshal(tables)
-	if err != nil {
-		return lowering{}, nil, fmt.Errorf("read %s: %w", WorkspaceFile, err)
-	}
-	var file lowering
-	if err := decode(WorkspaceFile, rest, &file); err != nil {
-		return lowering{}, nil, err
-	}
-	if _, err := scopeRank(file.MCP.Scope); err != nil {
-		return lowering{}, nil, fault.New(fault.InvalidArgument, "%s: mcp.scope: %v", WorkspaceFile, err)
-	}
-	if !file.Limits.valid() {
-		return lowering{}, nil, fault.New(fault.InvalidArgument, "%s: limits: a limit is a positive number", WorkspaceFile)
-	}
-	slices.Sort(notices)
-	return file, notices, nil
+	return notices
 }
 
+// readInside reads a regular file below root. Whoever writes the directory could put a
+// link out of it, a pipe or something endless there.
 func readInside(root, name string) ([]byte, error) {
 	dir, err := os.OpenRoot(root)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = dir.Close() }() // nothing was written
-	info, err := dir.Stat(name)
+	file, err := dir.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }() // nothing was written
+	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
 		return nil, errors.New("it is not a regular file")
 	}
-	if info.Size() > maxWorkspaceFile {
-		return nil, fmt.Errorf("it has %d bytes; at most %d are read", info.Size(), maxWorkspaceFile)
-	}
-	data, err := dir.ReadFile(name)
+	data, err := io.ReadAll(io.LimitReader(file, maxWorkspaceFile+1))
 	if err != nil {
 		return nil, err
 	}
-	return []byte(strings.TrimPrefix(string(data), "\ufeff")), nil
+	if len(data) > maxWorkspaceFile {
+		return nil, fmt.Errorf("it has %d bytes; at most %d are read", info.Size(), maxWorkspaceFile)
+	}
+	return data, nil
 }

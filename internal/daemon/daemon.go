@@ -148,7 +148,9 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 		gone.Memories, err = memories.Purge(tx, ws)
 		return gone, err
 	}
-	workspaces, err := workspace.Open(ctx, workspace.Config{DB: db, Node: node, NewID: id("ws"), Purge: purge, Removed: facades.EndWorkspace})
+	workspaces, err := workspace.Open(ctx, workspace.Config{
+		DB: db, Node: node, NewID: id("ws"), Purge: purge, Removed: facades.EndWorkspace, ReadFile: workspaceFile,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -238,6 +240,13 @@ func (d *daemon) every(ctx context.Context, interval time.Duration, what string,
 	}
 }
 
+// workspaceFile reads what a workspace's own settings file would have run if it were
+// trusted.
+func workspaceFile(root string) (workspace.File, error) {
+	worktree, hash, err := config.ReadWorktree(root)
+	return workspace.File{Hash: hash, Effects: worktree.Effects()}, err
+}
+
 // granter returns the function that says what a relay gets: what it asks for, as far as
 // the settings allow.
 func granter(settings config.Settings, rules map[string]policy) func(workspace.Workspace, toolv1.Scope, bool) (facade.Grant, error) {
@@ -245,7 +254,7 @@ func granter(settings config.Settings, rules map[string]policy) func(workspace.W
 		"read": toolv1.Scope_SCOPE_READ, "operate": toolv1.Scope_SCOPE_OPERATE, "launch": toolv1.Scope_SCOPE_LAUNCH,
 	}
 	return func(ws workspace.Workspace, asked toolv1.Scope, destroy bool) (facade.Grant, error) {
-		most, err := settings.Authority(ws.Name, ws.Root)
+		most, err := settings.Authority(ws.Name, ws.Root, ws.Trusted)
 		if err != nil {
 			return facade.Grant{}, err
 		}

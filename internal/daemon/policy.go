@@ -92,6 +92,9 @@ func policies() map[string]policy {
 		workspacev1.WorkspaceService_Resolve_FullMethodName: {effect: reads},
 		workspacev1.WorkspaceService_Rename_FullMethodName:  {effect: writes},
 		workspacev1.WorkspaceService_Remove_FullMethodName:  {effect: writes},
+
+		workspacev1.WorkspaceService_Trust_FullMethodName:    {effect: writes},
+		workspacev1.WorkspaceService_Distrust_FullMethodName: {effect: writes},
 	}
 }
 

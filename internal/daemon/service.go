@@ -46,7 +46,7 @@ func (s *service) Status(context.Context, *daemonv1.StatusRequest) (*daemonv1.St
 	resp.Notices = s.strayTables()
 	for _, ws := range s.workspaces.List() {
 		resp.Workspaces++
-		authority, err := s.cfg.Settings.Authority(ws.Name, ws.Root)
+		authority, err := s.cfg.Settings.Authority(ws.Name, ws.Root, ws.Trusted)
 		if err != nil {
 			authority.Notices = []string{err.Error()}
 		}

@@ -37,6 +37,9 @@ type Config struct {
 	// Purge removes what the families keep of a workspace, in the transaction that
 	// removes it, and says how much that was.
 	Purge func(tx *storage.Tx, id string) (Purged, error)
+	// ReadFile reads the settings file of the workspace with a root, and says of a broken
+	// one what is wrong.
+	ReadFile func(root string) (File, error)
 	// Removed is told of a workspace after it was removed.
 	Removed func(id string)
 }

@@ -42,7 +42,11 @@ func (s *Service) Resolve(_ context.Context, req *workspacev1.ResolveRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	return &workspacev1.ResolveResponse{Workspace: ToProto(ws), ChosenBy: chosenBy}, nil
+	resp := &workspacev1.ResolveResponse{Workspace: ToProto(ws), ChosenBy: chosenBy}
+	if req.GetWithTrust() {
+		resp.Trust = trustToProto(s.registry.trust(ws))
+	}
+	return resp, nil
 }
 
 // Rename gives a workspace another name.
@@ -61,6 +65,50 @@ func (s *Service) Remove(ctx context.Context, req *workspacev1.RemoveRequest) (*
 		return nil, err
 	}
 	return &workspacev1.RemoveResponse{Tasks: int32(gone.Tasks), Memories: int32(gone.Memories)}, nil //nolint:gosec // counts of rows of one workspace
+}
+
+// Trust trusts the workspace's own settings file as it is.
+func (s *Service) Trust(ctx context.Context, req *workspacev1.TrustRequest) (*workspacev1.TrustResponse, error) {
+	t, err := s.registry.SetTrust(ctx, req.GetWorkspaceId(), req.GetHash())
+	if err != nil {
+		return nil, err
+	}
+	return &workspacev1.TrustResponse{Trust: trustToProto(t)}, nil
+}
+
+// Distrust takes the trust back.
+func (s *Service) Distrust(ctx context.Context, req *workspacev1.DistrustRequest) (*workspacev1.DistrustResponse, error) {
+	t, err := s.registry.EndTrust(ctx, req.GetWorkspaceId())
+	if err != nil {
+		return nil, err
+	}
+	return &workspacev1.DistrustResponse{Trust: trustToProto(t)}, nil
+}
+
+func trustToProto(t Trust) *workspacev1.Trust {
+	msg := &workspacev1.Trust{State: t.state(), Hash: t.File.Hash, Effects: t.File.Effects}
+	if t.Trusted != "" {
+		msg.TrustedAt = timestamppb.New(t.At)
+	}
+	if t.Problem != nil {
+		msg.Problem = t.Problem.Error()
+	}
+	return msg
+}
+
+func (t Trust) state() workspacev1.TrustState {
+	switch {
+	case t.File.Hash == "" && t.Problem == nil:
+		return workspacev1.TrustState_TRUST_STATE_NO_FILE
+	case len(t.File.Effects) == 0 && t.Problem == nil:
+		return workspacev1.TrustState_TRUST_STATE_NOT_NEEDED
+	case t.Trusted == "":
+		return workspacev1.TrustState_TRUST_STATE_UNTRUSTED
+	case t.Trusted != t.File.Hash:
+		return workspacev1.TrustState_TRUST_STATE_CHANGED
+	default:
+		return workspacev1.TrustState_TRUST_STATE_TRUSTED
+	}
 }
 
 // ToProto returns the workspace as a message.

@@ -3,43 +3,36 @@ package workspace
 import (
 	"database/sql"
 	"errors"
-	"time"
 
 	"compozy.dev/compozy/internal/storage"
 )
 
-const columns = `w.id, w.name, COALESCE(p.root, ''), w.created_at
-	FROM workspace w LEFT JOIN workspace_path p ON p.workspace_id = w.id AND p.node = ?`
+// columns of a workspace as a node sees it. The node is the first two arguments.
+const columns = `w.id, w.name, COALESCE(p.root, ''), w.created_at, COALESCE(t.hash, ''), COALESCE(t.at, 0)
+	FROM workspace w
+	LEFT JOIN workspace_path p ON p.workspace_id = w.id AND p.node = ?
+	LEFT JOIN workspace_trust t ON t.workspace_id = w.id AND t.node = ?`
 
 func scan(row interface{ Scan(...any) error }) (Workspace, error) {
 	var ws Workspace
-	var created int64
-	if err := row.Scan(&ws.ID, &ws.Name, &ws.Root, &created); err != nil {
+	var created, trusted int64
+	if err := row.Scan(&ws.ID, &ws.Name, &ws.Root, &created, &ws.Trusted, &trusted); err != nil {
 		return Workspace{}, err
 	}
-	ws.CreatedAt = time.UnixMilli(created).UTC()
+	ws.CreatedAt = storage.Time(created)
+	if ws.Trusted != "" {
+		ws.TrustedAt = storage.Time(trusted)
+	}
 	return ws, nil
 }
 
-func all(tx *storage.Tx, node string) (list []Workspace, err error) {
-	rows, err := tx.Query(`SELECT `+columns+` ORDER BY w.name`, node)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
-		ws, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, ws)
-	}
-	return list, rows.Err()
+func all(tx *storage.Tx, node string) ([]Workspace, error) {
+	return storage.Collect(tx, func(rows *sql.Rows) (Workspace, error) { return scan(rows) }, `SELECT `+columns+` ORDER BY w.name`, node, node)
 }
 
 // byName returns the workspace with a name, wherever it lives.
 func byName(tx *storage.Tx, node, name string) (ws Workspace, found bool, err error) {
-	ws, err = scan(tx.QueryRow(`SELECT `+columns+` WHERE w.name = ?`, node, name))
+	ws, err = scan(tx.QueryRow(`SELECT `+columns+` WHERE w.name = ?`, node, node, name))
 	if errors.Is(err, sql.ErrNoRows) {
 		return Workspace{}, false, nil
 	}
@@ -57,6 +50,19 @@ func insert(tx *storage.Tx, node string, ws Workspace) error {
 
 func rename(tx *storage.Tx, id, name string) error {
 	_, err := tx.Exec(`UPDATE workspace SET name = ?, updated_at = ? WHERE id = ?`, name, tx.Now().UnixMilli(), id)
+	return err
+}
+
+// trust records the hash of the file that is trusted, in place of an earlier one.
+func trust(tx *storage.Tx, node string, ws Workspace) error {
+	_, err := tx.Exec(`INSERT INTO workspace_trust (workspace_id, node, hash, at) VALUES (?, ?, ?, ?)
+		ON CONFLICT (workspace_id, node) DO UPDATE SET hash = excluded.hash, at = excluded.at`,
+		ws.ID, node, ws.Trusted, ws.TrustedAt.UnixMilli())
+	return err
+}
+
+func distrust(tx *storage.Tx, node, id string) error {
+	_, err := tx.Exec(`DELETE FROM workspace_trust WHERE workspace_id = ? AND node = ?`, id, node)
 	return err
 }
 

@@ -21,6 +21,11 @@ type Workspace struct {
 	Root string
 	// CreatedAt is when it was registered.
 	CreatedAt time.Time
+	// Trusted is the hash of the workspace's own settings file that the operator trusts on
+	// this node, and TrustedAt when that was decided; empty: none. A file that has another
+	// hash is not trusted.
+	Trusted   string
+	TrustedAt time.Time
 }
 
 // maxName is the longest name in characters, as the API promises.

@@ -29,6 +29,21 @@ func open(t *testing.T, db *storage.DB, node string) *workspace.Registry {
 		Purge: func(*storage.Tx, string) (workspace.Purged, error) {
 			return workspace.Purged{Tasks: 1, Memories: 2}, nil
 		},
+		ReadFile: func(root string) (workspace.File, error) {
+			data, err := os.ReadFile(filepath.Join(root, "file"))
+			if errors.Is(err, os.ErrNotExist) {
+				return workspace.File{}, nil
+			}
+			f := workspace.File{Hash: "hash of " + string(data)}
+			switch string(data) {
+			case "":
+				return f, nil
+			case "broken":
+				return f, fault.New(fault.InvalidArgument, "the file is broken")
+			}
+			f.Effects = []string{"run " + string(data)}
+			return f, err
+		},
 		Removed: func(string) {},
 	})
 	if err != nil {

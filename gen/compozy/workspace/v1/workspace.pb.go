@@ -38,6 +38,8 @@ const (
 	TrustState_TRUST_STATE_CHANGED TrustState = 3
 	// It is as it was when it was trusted.
 	TrustState_TRUST_STATE_TRUSTED TrustState = 4
+	// It holds nothing that needs trust.
+	TrustState_TRUST_STATE_NOT_NEEDED TrustState = 5
 )
 
 // Enum value maps for TrustState.
@@ -48,6 +50,7 @@ var (
 		2: "TRUST_STATE_UNTRUSTED",
 		3: "TRUST_STATE_CHANGED",
 		4: "TRUST_STATE_TRUSTED",
+		5: "TRUST_STATE_NOT_NEEDED",
 	}
 	TrustState_value = map[string]int32{
 		"TRUST_STATE_UNSPECIFIED": 0,
@@ -55,6 +58,7 @@ var (
 		"TRUST_STATE_UNTRUSTED":   2,
 		"TRUST_STATE_CHANGED":     3,
 		"TRUST_STATE_TRUSTED":     4,
+		"TRUST_STATE_NOT_NEEDED":  5,
 	}
 )
 
@@ -1073,14 +1077,15 @@ const file_compozy_workspace_v1_workspace_proto_rawDesc = "" +
 	"\x0fDistrustRequest\x12*\n" +
 	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\"E\n" +
 	"\x10DistrustResponse\x121\n" +
-	"\x05trust\x18\x01 \x01(\v2\x1b.compozy.workspace.v1.TrustR\x05trust*\x8f\x01\n" +
+	"\x05trust\x18\x01 \x01(\v2\x1b.compozy.workspace.v1.TrustR\x05trust*\xab\x01\n" +
 	"\n" +
 	"TrustState\x12\x1b\n" +
 	"\x17TRUST_STATE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13TRUST_STATE_NO_FILE\x10\x01\x12\x19\n" +
 	"\x15TRUST_STATE_UNTRUSTED\x10\x02\x12\x17\n" +
 	"\x13TRUST_STATE_CHANGED\x10\x03\x12\x17\n" +
-	"\x13TRUST_STATE_TRUSTED\x10\x042\xde\b\n" +
+	"\x13TRUST_STATE_TRUSTED\x10\x04\x12\x1a\n" +
+	"\x16TRUST_STATE_NOT_NEEDED\x10\x052\xde\b\n" +
 	"\x10WorkspaceService\x12\x99\x01\n" +
 	"\x03Add\x12 .compozy.workspace.v1.AddRequest\x1a!.compozy.workspace.v1.AddResponse\"M\xaa\x9f\x19I\x12G\n" +
 	"Edaemon-global: a facade is bound to one workspace and makes no others\x12\x9c\x01\n" +
