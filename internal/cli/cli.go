@@ -71,6 +71,7 @@ func run(p Process) (err error) {
 	e := &env.Env{
 		Args: p.Args, In: p.In, Out: p.Out, Err: p.Err,
 		TakeOut:   func() (*os.File, error) { return takeOut(p.Out, p.Err) },
+		Terminal:  terminal(p.In) > 0,
 		Width:     width,
 		Color:     width > 0 && get("NO_COLOR") == "" && get("TERM") != "dumb",
 		Directory: p.Directory,

@@ -36,6 +36,8 @@ type Config struct {
 	LogLevel slog.Level
 	// Settings is what config.toml holds, with defaults for what it leaves out.
 	Settings Settings
+	// Agents are those of the settings, in the order of their names.
+	Agents []Agent
 	// Secrets are the values behind "env:" references; no output may hold one.
 	Secrets []string
 }
@@ -43,13 +45,17 @@ type Config struct {
 // Settings is the form of config.toml in the home. The doc tags become
 // docs/configuration.md.
 type Settings struct {
-	Version   int                  `toml:"version" doc:"Version of this file's form. Always 1."`
-	Storage   Storage              `toml:"storage" doc:"Where everything lasting is kept."`
-	MCP       MCP                  `toml:"mcp" doc:"Most that a relay may do, in every workspace. These keys only lower what its flags ask for."`
-	Limits    Limits               `toml:"limits" doc:"Calls that one relay may make. The command line is not limited."`
-	Log       Log                  `toml:"log" doc:"What the daemon writes to logs/daemon.log."`
-	Events    Events               `toml:"events" doc:"The log of what happened, from which activity and history are read."`
-	Workspace map[string]Workspace `toml:"workspace" doc:"Settings of one workspace, by its name: [workspace.NAME.mcp] and [workspace.NAME.limits]. They replace the general ones for that workspace."`
+	Version   int                      `toml:"version" doc:"Version of this file's form. Always 1."`
+	Storage   Storage                  `toml:"storage" doc:"Where everything lasting is kept."`
+	MCP       MCP                      `toml:"mcp" doc:"Most that a relay may do, in every workspace. These keys only lower what its flags ask for."`
+	Limits    Limits                   `toml:"limits" doc:"Calls that one relay may make. The command line is not limited."`
+	Log       Log                      `toml:"log" doc:"What the daemon writes to logs/daemon.log."`
+	Agents    map[string]AgentSettings `toml:"agents" doc:"A coding agent, by the name that sessions use: one of your own, or claude, codex, gemini or opencode with something changed. A name has 1 to 32 lower-case letters, digits and hyphens."`
+	Session   SessionSettings          `toml:"sessions" doc:"What holds for the sessions of every workspace. A session that is over a limit is refused or stays idle, and says which key to change."`
+	Notify    Notify                   `toml:"notify" doc:"How a person is told that something waits."`
+	Tasks     Tasks                    `toml:"tasks" doc:"What happens to tasks by itself."`
+	Events    Events                   `toml:"events" doc:"The log of what happened, from which activity and history are read."`
+	Workspace map[string]Workspace     `toml:"workspace" doc:"Settings of one workspace, by its name: [workspace.NAME.mcp], [workspace.NAME.limits] and [workspace.NAME.sessions]. They replace the general ones for that workspace."`
 }
 
 // Storage says where everything lasting is kept.
@@ -88,8 +94,9 @@ type Events struct {
 
 // Workspace holds the settings of one workspace.
 type Workspace struct {
-	MCP    MCP    `toml:"mcp"`
-	Limits Limits `toml:"limits"`
+	MCP      MCP             `toml:"mcp"`
+	Limits   Limits          `toml:"limits"`
+	Sessions SessionSettings `toml:"sessions"`
 }
 
 // Load reads the environment and the home's settings. getenv is os.LookupEnv in a
@@ -111,11 +118,12 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 	if cfg.DSN, err = cfg.resolve(lookup, "storage.dsn", settings.Storage.DSN); err != nil {
 		return Config{}, err
 	}
+	cfg.Agents = cfg.agents(lookup)
 	return cfg, nil
 }
 
-// resolve returns the value behind an "env:" reference and remembers it as a secret, and
-// the password of a URL as another. An empty reference is an empty value.
+// resolve returns the value behind an "env:" reference and remembers it as a secret. An
+// empty reference is an empty value.
 func (c *Config) resolve(lookup func(string) (string, bool), key, reference string) (string, error) {
 	if reference == "" {
 		return "", nil
@@ -129,13 +137,18 @@ func (c *Config) resolve(lookup func(string) (string, bool), key, reference stri
 	if !ok || strings.TrimSpace(value) == "" {
 		return "", fault.New(fault.InvalidArgument, "%s: %s names the variable %s, which is not set", c.Home.Settings(), key, name)
 	}
+	c.hide(value)
+	return value, nil
+}
+
+// hide remembers a value as a secret, and the password of a URL as another.
+func (c *Config) hide(value string) {
 	c.Secrets = append(c.Secrets, value)
 	if u, err := url.Parse(value); err == nil && u.User != nil {
 		if password, ok := u.User.Password(); ok {
 			c.Secrets = append(c.Secrets, password)
 		}
 	}
-	return value, nil
 }
 
 func level(environment, setting string) (slog.Level, error) {
@@ -197,6 +210,9 @@ func (s Settings) check(path string) error {
 		if err := check("workspace."+name+".", w.MCP, w.Limits); err != nil {
 			return err
 		}
+	}
+	if err := s.checkAgents(); err != nil {
+		return problem("%v", err)
 	}
 	return nil
 }

@@ -375,6 +375,16 @@ Anybody who can commit to the repository can write it, so it only lowers what th
 settings allow. What would raise something, or run or reach anything, is ignored, and a
 notice in ` + "`compozy daemon status`" + ` and at the start of a relay says so. A file that cannot be
 read keeps relays from attaching to that workspace, and to no other.
+
+One table may run something, once you trust the file: it says how a fresh worktree is
+prepared. ` + "`compozy workspace trust`" + ` shows what it would do and wants a word typed at the terminal;
+any change of the file ends the trust.
+
+` + "```toml" + `
+[worktree]
+setup = ["npm ci"] # command lines for sh, run one after the other in the worktree
+copy = [".env"]    # files and directories to copy, relative to the workspace
+` + "```" + `
 `
 
 func TestTheDocumentHasEveryKey(t *testing.T) {

@@ -35,8 +35,14 @@ func describe(t reflect.Type, prefix string) []key {
 			out = append(out, key{name: name, doc: f.Tag.Get("doc"), table: true})
 			out = append(out, describe(typ, name+".")...)
 		case reflect.Map:
+			if typ.Elem().Kind() != reflect.Struct {
+				out = append(out, key{name: name, kind: "table of " + typ.Elem().Kind().String() + "s", doc: f.Tag.Get("doc")})
+				continue
+			}
 			out = append(out, key{name: name + ".NAME", doc: f.Tag.Get("doc"), table: true})
 			out = append(out, describe(typ.Elem(), name+".NAME.")...)
+		case reflect.Slice:
+			out = append(out, key{name: name, kind: "list of " + typ.Elem().Kind().String() + "s", doc: f.Tag.Get("doc")})
 		case reflect.Pointer:
 			out = append(out, key{name: name, kind: typ.Elem().Kind().String(), doc: f.Tag.Get("doc")})
 		default:

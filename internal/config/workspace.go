@@ -39,9 +39,10 @@ type Authority struct {
 // the file is trusted; and what is ignored whatever it holds, since it runs, reaches or
 // loosens something, and a repository is written by whoever commits to it.
 type ownSettings[W any] struct {
-	Version int    `toml:"version"`
-	MCP     MCP    `toml:"mcp"`
-	Limits  Limits `toml:"limits"`
+	Version  int             `toml:"version"`
+	MCP      MCP             `toml:"mcp"`
+	Limits   Limits          `toml:"limits"`
+	Sessions SessionSettings `toml:"sessions"`
 
 	Worktree W `toml:"worktree"`
 
@@ -79,6 +80,8 @@ func (s Settings) Authority(name, root, trusted string) (Authority, error) {
 		return Authority{}, err
 	}
 	a.lower(own)
+	_, notices := s.sessions(name, own.Sessions)
+	a.Notices = append(a.Notices, notices...)
 	a.Notices = append(a.Notices, file.ignored(trusted)...)
 	return a, nil
 }
@@ -187,6 +190,9 @@ func (f workspaceFile) lowering() (lowering, error) {
 	if !own.Limits.valid() {
 		return lowering{}, fault.New(fault.InvalidArgument, "%s: limits: a limit is a positive number", WorkspaceFile)
 	}
+	if err := own.Sessions.check(); err != nil {
+		return lowering{}, fault.New(fault.InvalidArgument, "%s: sessions.%v", WorkspaceFile, err)
+	}
 	return own, nil
 }
 
@@ -195,7 +201,7 @@ func (f workspaceFile) ignored(trusted string) []string {
 	var notices []string
 	for _, name := range slices.Sorted(maps.Keys(f.tables)) {
 		switch name {
-		case "version", "mcp", "limits":
+		case "version", "mcp", "limits", "sessions":
 		case worktreeTable:
 			if f.hash != trusted {
 				notices = append(notices, fmt.Sprintf("%s: [%s] is ignored until you trust the file as it is now: compozy workspace trust", WorkspaceFile, name))

@@ -24,6 +24,8 @@ type Env struct {
 	Args []string
 	// In is the standard input.
 	In io.ReadCloser
+	// Terminal says whether In is a terminal.
+	Terminal bool
 	// Out takes what a command prints.
 	Out io.Writer
 	// Err takes what is not part of the result.

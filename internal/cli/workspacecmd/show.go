@@ -21,13 +21,12 @@ func show(e *env.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			sel := e.Selector()
-			if cmd.Args().Present() {
-				sel.Reference, sel.Source = cmd.Args().First(), "the argument"
-			}
-			resp, err := c.Resolve(ctx, &workspacev1.ResolveRequest{Selector: sel})
+			resp, err := c.Resolve(ctx, &workspacev1.ResolveRequest{Selector: selector(e, cmd), WithTrust: true})
 			if err != nil {
 				return err
+			}
+			if e.Format != env.FormatJSON && resp.GetTrust() != nil {
+				resp.Trust.Hash = "" // says nothing to people
 			}
 			return e.Print(resp, env.View{})
 		},

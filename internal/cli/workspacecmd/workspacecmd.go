@@ -16,8 +16,18 @@ func New(e *env.Env) *cli.Command {
 	return &cli.Command{
 		Name:     "workspace",
 		Usage:    "Directories that agents work in",
-		Commands: []*cli.Command{add(e), list(e), show(e), rename(e), remove(e)},
+		Commands: []*cli.Command{add(e), list(e), show(e), rename(e), remove(e), trust(e)},
 	}
+}
+
+// selector returns the workspace that a command is about: its argument, else the one that
+// all commands work in.
+func selector(e *env.Env, cmd *cli.Command) *workspacev1.Selector {
+	sel := e.Selector()
+	if cmd.Args().Present() {
+		sel.Reference, sel.Source = cmd.Args().First(), "the argument"
+	}
+	return sel
 }
 
 // client returns the client of the register.
