@@ -242,6 +242,29 @@ func TestWhySaysHowToBringAnArchivedTaskBack(t *testing.T) {
 	})
 }
 
+func TestWhyBringsAnArchivedBlockerBackFirst(t *testing.T) {
+	each(t, func(h *home) {
+		ctx := h.as("fac_1")
+		for _, state := range []string{"draft", "ready", "blocked", "waiting_human", "paused", "failed", "cancelled"} {
+			blocker := h.inState(ctx, state)
+			waiting := h.create(ctx, "waits for one that is "+state)[0].GetHandle()
+			h.link(ctx, waiting, blocker)
+			must(h.t, h.Archive, ctx, &taskv1.ArchiveRequest{Ids: []string{blocker}})
+			got := must(h.t, h.Why, ctx, &taskv1.WhyRequest{Id: waiting})
+			if want := "Bring " + blocker + " back: tasks__unarchive"; !strings.Contains(strings.Join(got.GetNextSteps(), "\n"), want) {
+				h.t.Errorf("%s: got steps %q, want one with %q", state, got.GetNextSteps(), want)
+			}
+			if strings.Contains(strings.Join(got.GetNextSteps(), "\n"), "tasks__claim with id="+blocker+".") {
+				h.t.Errorf("%s: an archived task is to be claimed: %q", state, got.GetNextSteps())
+			}
+			own := must(h.t, h.Why, ctx, &taskv1.WhyRequest{Id: blocker})
+			if want := "1. Bring " + blocker + " back"; !strings.HasPrefix(own.GetNextSteps()[0], want) {
+				h.t.Errorf("%s: got %q for the blocker itself, want %q first", state, own.GetNextSteps(), want)
+			}
+		}
+	})
+}
+
 func TestWhyNamesTheRootOfTheTrouble(t *testing.T) {
 	each(t, func(h *home) {
 		ctx := h.as("fac_1")

@@ -80,13 +80,14 @@ func (st *store) openBelow(t *Task) (open bool, err error) {
 }
 
 // causes returns what keeps a blocked task from going on: the tasks at the ends of its
-// chains of dependencies, first those that have ended without being done.
+// chains of dependencies, and archived ones on the way, which nobody is given once they
+// are ready. Those that have ended without being done come first, then archived ones.
 func (st *store) causes(t *Task, limit int) ([]*Task, error) {
-	return st.tasks(`t.status NOT IN (?, ?) AND t.id IN (
+	return st.tasks(`t.status <> ? AND (t.status <> ? OR t.archived = 1) AND t.id IN (
 			WITH RECURSIVE reach (id) AS (
 				SELECT depends_on FROM task_dependency WHERE task_id = ?
 				UNION SELECT d.depends_on FROM reach r JOIN task x ON x.id = r.id AND x.status = ? JOIN task_dependency d ON d.task_id = r.id
 			) SELECT id FROM reach)
-		ORDER BY CASE WHEN t.status IN (?, ?) THEN 0 ELSE 1 END, t.priority, t.position, t.id LIMIT ?`,
+		ORDER BY CASE WHEN t.status IN (?, ?) THEN 0 ELSE 1 END, t.archived DESC, t.priority, t.position, t.id LIMIT ?`,
 		Done, Blocked, t.ID, Blocked, Failed, Cancelled, limit)
 }

@@ -123,10 +123,10 @@ func (c situation) explain() explanation {
 	if c.task.Archived {
 		x.sentence += "; it is archived, so it is left out of lists and never handed out"
 		back := "Bring " + c.task.Handle() + " back: tasks__unarchive with ids=[" + c.task.Handle() + "]."
-		if c.task.Status == Ready {
-			x.steps = slices.Insert(x.steps, 0, back) // it cannot be claimed before
-		} else {
+		if c.task.Status == Done {
 			x.steps = append(x.steps, back)
+		} else {
+			x.steps = slices.Insert(x.steps, 0, back) // whatever comes next, nobody is given it before
 		}
 	}
 	x.sentence += "."
@@ -182,7 +182,9 @@ func (c situation) explainFailed() explanation {
 	default:
 		x.steps = []string{"Find out why " + h + " failed, from its runs and notes in tasks__get; then open it again: " + again}
 	}
-	x.steps = append(x.steps, "If it is not wanted any more, put it away: tasks__archive with ids=["+h+"].")
+	if !c.task.Archived {
+		x.steps = append(x.steps, "If it is not wanted any more, put it away: tasks__archive with ids=["+h+"].")
+	}
 	return x
 }
 
