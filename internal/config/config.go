@@ -50,11 +50,11 @@ type Settings struct {
 	MCP       MCP                      `toml:"mcp" doc:"Most that a relay may do, in every workspace. These keys only lower what its flags ask for."`
 	Limits    Limits                   `toml:"limits" doc:"Calls that one relay may make. The command line is not limited."`
 	Log       Log                      `toml:"log" doc:"What the daemon writes to logs/daemon.log."`
+	Events    Events                   `toml:"events" doc:"The log of what happened, from which activity and history are read."`
 	Agents    map[string]AgentSettings `toml:"agents" doc:"A coding agent, by the name that sessions use: one of your own, or claude, codex, gemini or opencode with something changed. A name has 1 to 32 lower-case letters, digits and hyphens."`
 	Session   SessionSettings          `toml:"sessions" doc:"What holds for the sessions of every workspace. A session that is over a limit is refused or stays idle, and says which key to change."`
 	Notify    Notify                   `toml:"notify" doc:"How a person is told that something waits."`
 	Tasks     Tasks                    `toml:"tasks" doc:"What happens to tasks by itself."`
-	Events    Events                   `toml:"events" doc:"The log of what happened, from which activity and history are read."`
 	Workspace map[string]Workspace     `toml:"workspace" doc:"Settings of one workspace, by its name: [workspace.NAME.mcp], [workspace.NAME.limits] and [workspace.NAME.sessions]. They replace the general ones for that workspace."`
 }
 

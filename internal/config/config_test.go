@@ -353,7 +353,22 @@ allow_destructive = false
 
 [workspace.api.mcp]
 scope = "read"
+
+[sessions]
+usd_per_day = 20.0
+
+[agents.claude]
+env = { ANTHROPIC_API_KEY = "env:ANTHROPIC_API_KEY" }
+
+[agents.mine]
+command = ["my-agent", "--acp"]
+
+[notify]
+command = ["notify-send", "Compozy"]
 ` + "```" + `
+
+An agent's environment is built and never inherited: it gets PATH, HOME, the locale, TERM,
+TMPDIR, and what its table names. Most agents find their login below HOME.
 
 ## Keys
 
@@ -370,9 +385,9 @@ const rest = `
 
 ## The workspace's own file
 
-` + "`.compozy/config.toml`" + ` below the directory of a workspace may hold ` + "`[mcp]`" + ` and ` + "`[limits]`" + `.
-Anybody who can commit to the repository can write it, so it only lowers what the home's
-settings allow. What would raise something, or run or reach anything, is ignored, and a
+` + "`.compozy/config.toml`" + ` below the directory of a workspace may hold ` + "`[mcp]`" + `, ` + "`[limits]`" + `
+and ` + "`[sessions]`" + `. Anybody who can commit to the repository can write it, so it only lowers what
+the home's settings allow, and prefers one of the agents that they know. What would raise something, or run or reach anything, is ignored, and a
 notice in ` + "`compozy daemon status`" + ` and at the start of a relay says so. A file that cannot be
 read keeps relays from attaching to that workspace, and to no other.
 

@@ -298,7 +298,7 @@ func (s SessionSettings) check() error {
 		value *float64
 	}{{"usd_per_day", s.USDPerDay}, {"usd_per_session", s.USDPerSession}} {
 		// What is no number is not greater than 0 either.
-		if c.value != nil && (!(*c.value > 0) || *c.value > maxUSD) { //nolint:staticcheck // the negation catches NaN
+		if c.value != nil && (!(*c.value > 0) || *c.value > maxUSD) {
 			return fmt.Errorf("%s: use a number above 0 and up to %d, or leave it out for the default", c.key, maxUSD)
 		}
 	}
