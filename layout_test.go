@@ -38,6 +38,7 @@ var imports = []struct {
 	{"internal/workspace", []string{"gen/compozy/workspace/v1", "internal/storage", "internal/fault"}},
 	{"internal/audit", []string{"gen/compozy/audit/v1", "internal/ref", "internal/storage", "internal/fault"}},
 	{"internal/auth", []string{"internal/fault"}},
+	{"internal/process", nil},
 	{"internal/event", []string{"internal/storage", "internal/fault"}},
 	{"internal/ref", []string{"internal/fault"}},
 	{"internal/search", []string{"internal/fault"}},
