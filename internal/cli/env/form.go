@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/urfave/cli/v3"
@@ -26,8 +27,8 @@ import (
 //   - where a request holds a list of things, arguments and flags describe one of them,
 //     and a file holds many.
 type form struct {
-	list   string            // field of the list of things; empty: there is none
-	plan   bool              // the things always come from a file, which is the one argument
+	list   string // field of the list of things; empty: there is none
+	verb   Verb
 	params []param           // in the order of the request's fields
 	words  *strings.Replacer // turns what models are told into what people are told
 }
@@ -39,6 +40,7 @@ type param struct {
 	usage    string
 	required bool
 	argument bool
+	content  bool // @FILE and - stand for what they hold
 	item     bool // it is a field of the thing
 }
 
@@ -53,12 +55,12 @@ type schema struct {
 }
 
 // newForm returns the form of a tool. It panics where the table of tools is broken.
-func newForm(t *mcptool.Tool, plan bool, words *strings.Replacer) *form {
+func newForm(t *mcptool.Tool, v Verb, words *strings.Replacer) *form {
 	var s schema
 	if err := json.Unmarshal([]byte(t.Input), &s); err != nil {
 		panic(fmt.Errorf("schema of %s: %w", t.Name, err))
 	}
-	f := &form{plan: plan, words: words}
+	f := &form{verb: v, words: words}
 	f.add(s, t.NewInput().ProtoReflect().Descriptor(), false)
 	return f
 }
@@ -74,12 +76,14 @@ func (f *form) add(s schema, md protoreflect.MessageDescriptor, item bool) {
 		case !ok: // the bound field
 		case property.Items != nil && property.Items.Type == "object":
 			f.list = name
-			if !f.plan {
+			if !f.verb.Plan {
 				f.add(*property.Items, fd.Message(), true)
 			}
 		default:
 			p := newParam(name, property, slices.Contains(s.Required, name), item)
 			p.usage = f.words.Replace(p.usage)
+			p.content = name == f.verb.Prompt
+			p.argument = p.argument || p.content || slices.Contains(f.verb.Arguments, name)
 			f.params = append(f.params, p)
 		}
 	}
@@ -128,7 +132,7 @@ func (p param) label() string {
 
 // usage returns the arguments, as the help shows them.
 func (f *form) usage() string {
-	if f.plan {
+	if f.verb.Plan {
 		return "FILE|-"
 	}
 	var words []string
@@ -161,7 +165,7 @@ func (f *form) flags() []cli.Flag {
 			flags = append(flags, &cli.StringFlag{Name: p.flagName(), Usage: p.usage})
 		}
 	}
-	if f.list != "" && !f.plan {
+	if f.list != "" && !f.verb.Plan {
 		flags = append(flags, &cli.StringFlag{Name: "file", Usage: "Many at once, as JSON from a `FILE`, or - for the standard input."})
 	}
 	return flags
@@ -172,7 +176,7 @@ func (f *form) flags() []cli.Flag {
 func (f *form) read(cmd *cli.Command, in io.Reader) ([]byte, error) {
 	words := cmd.Args().Slice()
 	file := ""
-	if f.plan {
+	if f.verb.Plan {
 		file = words[0]
 	} else if f.list != "" {
 		file = cmd.String("file")
@@ -213,6 +217,9 @@ func (p param) value(cmd *cli.Command, words *[]string, in io.Reader) (value any
 		return nil, false, nil
 	case p.argument && p.kind == "array":
 		value, *words = *words, nil
+	case p.argument && p.content:
+		value, err = promptOf((*words)[0], in)
+		*words = (*words)[1:]
 	case p.argument:
 		value, *words = (*words)[0], (*words)[1:]
 	case p.kind == "boolean":
@@ -285,6 +292,15 @@ func Content(value string, in io.Reader) (string, error) {
 		return "", Usage("%s is not valid UTF-8", value)
 	}
 	return string(data), nil
+}
+
+// promptOf returns a prompt, or what it stands for. One that only begins with a file, such
+// as "@main.go explain this", is for the agent.
+func promptOf(value string, in io.Reader) (string, error) {
+	if strings.ContainsFunc(value, unicode.IsSpace) {
+		return value, nil
+	}
+	return Content(value, in)
 }
 
 // explain returns err as people are told of it: with the fields called as on the command

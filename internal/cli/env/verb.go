@@ -2,6 +2,7 @@ package env
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"compozy.dev/compozy/gen/mcptool"
+	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/wire"
 )
 
@@ -36,8 +38,16 @@ type Verb struct {
 	Empty string
 	// Plan says that the things in the request always come from a file.
 	Plan bool
+	// Arguments are fields that are arguments too and not flags.
+	Arguments []string
+	// Prompt is a field that holds a prompt: it is an argument, and @FILE or - reads it.
+	Prompt string
+	// Flags are flags beside those of the request.
+	Flags []cli.Flag
 	// Arrange changes an answer for the eyes of people before it is shown to them.
 	Arrange func(proto.Message)
+	// Show shows an answer to people in a way of its own, and can go on from there.
+	Show func(ctx context.Context, cmd *cli.Command, request, answer proto.Message) error
 	// Check returns an error for an answer that says that nothing was done. It is shown
 	// all the same.
 	Check func(proto.Message) error
@@ -61,22 +71,25 @@ func (f Family) Command(e *Env) *cli.Command {
 func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
 	v := f.Verbs[t.Verb]
 	// Descriptions and messages speak to models, which know commands as tools.
-	words := strings.NewReplacer(f.Name+"__", "compozy "+f.Noun+" ")
-	form := newForm(t, v.Plan, words)
+	words := f.words()
+	form := newForm(t, v, words)
 	return &cli.Command{
 		Name:        strings.ReplaceAll(t.Verb, "_", "-"),
 		Usage:       t.Title,
 		ArgsUsage:   form.usage(),
 		Description: words.Replace(t.Description) + "\n\n" + Example(v.Example),
-		Flags:       form.flags(),
+		Flags:       append(form.flags(), v.Flags...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			arguments, err := form.read(cmd, e.In)
 			if err != nil {
 				return err
 			}
-			answer, err := e.call(ctx, t, arguments)
+			request, answer, err := e.call(ctx, t, arguments)
 			if err != nil {
 				return form.explain(cmd, err)
+			}
+			if v.Show != nil && e.Format != FormatJSON {
+				return form.explain(cmd, v.Show(ctx, cmd, request, answer))
 			}
 			if v.Arrange != nil && e.Format != FormatJSON {
 				v.Arrange(answer)
@@ -89,24 +102,46 @@ func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
 	}
 }
 
+// words returns what turns the names of tools into those of commands.
+func (f Family) words() *strings.Replacer {
+	var pairs []string
+	for i := range mcptool.Tools {
+		if t := &mcptool.Tools[i]; t.Family == f.Name && strings.Contains(t.Verb, "_") {
+			pairs = append(pairs, f.Name+"__"+t.Verb, "compozy "+f.Noun+" "+strings.ReplaceAll(t.Verb, "_", "-"))
+		}
+	}
+	return strings.NewReplacer(append(pairs, f.Name+"__", "compozy "+f.Noun+" ")...)
+}
+
+// Explain returns err as people are told of it: with tools called as commands.
+func (f Family) Explain(err error) error {
+	e, ok := errors.AsType[*fault.Error](err)
+	if !ok {
+		return err
+	}
+	told := *e
+	told.Message = f.words().Replace(told.Message)
+	return &told
+}
+
 // Example returns a command line, as the descriptions of commands end with one.
 func Example(line string) string { return "Example: " + line }
 
 // call calls a tool's method for the workspace that is meant.
-func (e *Env) call(ctx context.Context, t *mcptool.Tool, arguments []byte) (proto.Message, error) {
+func (e *Env) call(ctx context.Context, t *mcptool.Tool, arguments []byte) (request, answer proto.Message, err error) {
 	in, out := t.NewInput(), t.NewOutput()
 	if err := wire.Decode(arguments, in, wire.DecodeOptions{Bound: t.Bound}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ws, err := e.Resolve(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	conn, err := e.Conn()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	m := in.ProtoReflect()
 	m.Set(m.Descriptor().Fields().ByName(protoreflect.Name(t.Bound)), protoreflect.ValueOfString(ws.GetId()))
-	return out, conn.Invoke(ctx, t.Method, in, out)
+	return in, out, conn.Invoke(ctx, t.Method, in, out)
 }
