@@ -315,10 +315,10 @@ func cut(text string, n int) (beginning string, truncated bool) {
 // size returns about how many bytes the entry takes as JSON.
 func (e Entry) size() int {
 	const names = 480 // of the fields, and the values of those that hardly vary
-	n := names + quotedLen(e.Key) + quotedLen(e.Text) + quotedLen(e.Source) + quotedLen(e.Agent)
-	n += quotedLen(e.About.Task) + quotedLen(e.About.Session) + quotedLen(e.About.Path)
+	n := names + ref.Quoted(e.Key) + ref.Quoted(e.Text) + ref.Quoted(e.Source) + ref.Quoted(e.Agent)
+	n += ref.Quoted(e.About.Task) + ref.Quoted(e.About.Session) + ref.Quoted(e.About.Path)
 	for _, tag := range e.Tags {
-		n += quotedLen(tag) + len(`"",`)
+		n += ref.Quoted(tag) + len(`"",`)
 	}
 	return n
 }
@@ -332,19 +332,5 @@ func (e Entry) rowSize() int {
 func (e Entry) similarSize() int {
 	const names = 80 // of the fields, and the id
 	beginning, _ := cut(e.Text, similarText)
-	return names + quotedLen(e.Key) + quotedLen(beginning)
-}
-
-// quotedLen returns how many bytes s takes within the quotes of JSON.
-func quotedLen(s string) int {
-	n := len(s)
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\' || c == '\n' || c == '\r' || c == '\t':
-			n++
-		case c < ' ':
-			n += len(`\u0000`) - 1
-		}
-	}
-	return n
+	return names + ref.Quoted(e.Key) + ref.Quoted(beginning)
 }

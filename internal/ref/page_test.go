@@ -1,11 +1,37 @@
 package ref_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"slices"
 	"testing"
 
 	"compozy.dev/compozy/internal/ref"
 )
+
+func TestQuotedCountsWhatIsWritten(t *testing.T) {
+	for _, text := range []string{
+		"", "plain", "\"\\", "\b\t\n\v\f\r", "\x00\x1f\x7f", "\u0085\u2027\u2028\u2029\u202a", "é字🚀", "a\xffb\xc3", "</&>",
+	} {
+		got, want := ref.Quoted(text), string(appendJSON(t, text))
+		if got != len(want)-len(`""`) {
+			t.Errorf("%q: got %d, want the length of %s", text, got, want)
+		}
+	}
+}
+
+// appendJSON returns JSON text with nothing escaped for browsers.
+func appendJSON(t *testing.T, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(text); err != nil {
+		t.Fatal(err)
+	}
+	// Go writes an escape for what is not UTF-8 here.
+	return bytes.ReplaceAll(bytes.TrimSpace(b.Bytes()), []byte(`\ufffd`), []byte("\ufffd"))
+}
 
 func TestPageEndsAtItsLimitOrItsBytes(t *testing.T) {
 	const large = ref.PageBytes

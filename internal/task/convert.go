@@ -12,6 +12,7 @@ import (
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/ref"
 )
 
 func toProto(t *Task) *taskv1.Task {
@@ -137,35 +138,29 @@ func toProtos(tasks []*Task) []*taskv1.Task {
 // rowSize returns about how many bytes the task takes as JSON in a list.
 func rowSize(t *Task) int {
 	const names = 420 // of the fields, and the values of those that hardly vary
-	n := names + quotedSize(t.Key) + quotedSize(t.Title) + quotedSize(t.Type)
+	n := names + ref.Quoted(t.Key) + ref.Quoted(t.Title) + ref.Quoted(t.Type)
 	for _, l := range t.Labels {
-		n += quotedSize(l) + len(`"",`)
+		n += ref.Quoted(l) + len(`"",`)
 	}
 	n += len(t.DependsOn) * len(`"t12345",`)
 	n += len(t.waitingFor()) * len(`"t12345",`)
 	if t.Claim != nil {
-		n += 150 + quotedSize(t.Claim.Holder) + quotedSize(t.Claim.Client)
-	}
-	return n
-}
-
-// quotedSize returns how many bytes the text takes within the quotes of a JSON string.
-func quotedSize(text string) int {
-	n := len(text)
-	for i := range len(text) {
-		switch c := text[i]; {
-		case strings.IndexByte("\"\\\b\f\n\r\t", c) >= 0:
-			n += len(`\n`) - 1
-		case c < ' ':
-			n += len(`\u0001`) - 1
-		}
+		n += 150 + ref.Quoted(t.Claim.Holder) + ref.Quoted(t.Claim.Client)
 	}
 	return n
 }
 
 // noteSize and runSize return about how many bytes a note and a run take as JSON.
-func noteSize(n *taskv1.Note) int { return 100 + len(n.GetAuthor()) + len(n.GetText()) }
-func runSize(r *taskv1.Run) int   { return 300 + len(r.GetHolder()) + len(r.GetResult()) }
+func noteSize(n *taskv1.Note) int { return 100 + ref.Quoted(n.GetAuthor()) + ref.Quoted(n.GetText()) }
+
+func runSize(r *taskv1.Run) int { return 300 + ref.Quoted(r.GetHolder()) + ref.Quoted(r.GetResult()) }
+
+// matchSize and attentionSize do so for a match and a task that wants attention.
+func matchSize(m *taskv1.Match) int { return 150 + ref.Quoted(m.GetTitle()) + ref.Quoted(m.GetLine()) }
+
+func attentionSize(a *taskv1.Attention) int {
+	return 120 + ref.Quoted(a.GetTitle()) + ref.Quoted(a.GetReason())
+}
 
 func changeToProto(c change) *taskv1.Change {
 	return &taskv1.Change{

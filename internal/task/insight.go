@@ -129,7 +129,7 @@ func activityToProto(e event.Event) *taskv1.Activity {
 
 // activitySize returns about how many bytes the activity takes as JSON.
 func activitySize(a *taskv1.Activity) int {
-	return 250 + len(a.GetPrincipal()) + len(a.GetReason())
+	return 250 + ref.Quoted(a.GetPrincipal()) + ref.Quoted(a.GetReason())
 }
 
 // maxAttention is how many tasks of a kind a summary lists.
@@ -163,6 +163,8 @@ func (s *Service) Summary(ctx context.Context, _ *taskv1.SummaryRequest) (*taskv
 		if resp.Stuck, err = st.stuck(); err != nil {
 			return err
 		}
+		resp.WaitingForHuman = ref.Within(resp.GetWaitingForHuman(), ref.PageBytes/2, attentionSize)
+		resp.Stuck = ref.Within(resp.GetStuck(), ref.PageBytes/2, attentionSize)
 		next, err := st.nextReady(nil)
 		if err == nil && next != nil {
 			resp.Next = new(next.Handle())

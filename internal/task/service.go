@@ -203,6 +203,8 @@ func (s *Service) Search(ctx context.Context, req *taskv1.SearchRequest) (*taskv
 			}
 			resp.Matches = append(resp.Matches, msg)
 		}
+		page, more := ref.Page(resp.GetMatches(), maxMatches, matchSize)
+		resp.Matches, resp.Truncated = page, resp.GetTruncated() || more
 		return nil
 	})
 	if err != nil {

@@ -126,7 +126,7 @@ func outline(order []branch, depth int) (nodes []*taskv1.TreeNode, truncated boo
 
 // nodeSize returns about how many bytes the node takes as JSON.
 func nodeSize(n *taskv1.TreeNode) int {
-	size := 150 + len(n.GetTitle())
+	size := 150 + ref.Quoted(n.GetTitle())
 	if n.GetBelow() != nil {
 		size += 60 + 40*len(n.GetBelow().GetCounts())
 	}

@@ -9,6 +9,7 @@ import (
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/event"
+	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -46,6 +47,9 @@ func (s *Service) Why(ctx context.Context, req *taskv1.WhyRequest) (*taskv1.WhyR
 	for _, b := range c.causes {
 		resp.Blockers = append(resp.Blockers, attention(b.task, b.explain().sentence))
 	}
+	// A third of the answer is for the task itself and its runs.
+	resp.Blockers = ref.Within(resp.GetBlockers(), ref.PageBytes/3, attentionSize)
+	resp.History = ref.Within(resp.GetHistory(), ref.PageBytes/3, activitySize)
 	for i, step := range x.steps {
 		resp.NextSteps = append(resp.NextSteps, fmt.Sprintf("%d. %s", i+1, step))
 	}
