@@ -68,6 +68,37 @@ func TestASecondDaemonNamesTheFirst(t *testing.T) {
 	first.stop(t)
 }
 
+func TestWhoeverAsksForTheDaemonDoesNotKeepItFromStarting(t *testing.T) {
+	h := newHome(t, "")
+	serve(t, h).stop(t) // makes the lock
+	asking, stop := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(asking)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := h.Held(); err != nil {
+				t.Errorf("ask: %v", err)
+			}
+		}
+	}()
+	for range rounds(t, 5) {
+		d := serve(t, h)
+		if held, err := h.Held(); err != nil || !held {
+			t.Errorf("a daemon runs: held %t, %v", held, err)
+		}
+		d.stop(t)
+		if held, err := h.Held(); err != nil || held {
+			t.Errorf("no daemon runs: held %t, %v", held, err)
+		}
+	}
+	close(stop)
+	<-asking
+}
+
 func TestKilledDaemonLeavesNothingInTheWay(t *testing.T) {
 	h := newHome(t, "")
 	for range rounds(t, 3) {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"compozy.dev/compozy/internal/fault"
 )
 
@@ -49,6 +51,25 @@ func (h Home) Data() string { return filepath.Join(h.Dir, "data") }
 
 // Lock returns the path of the file that a running daemon holds locked.
 func (h Home) Lock() string { return filepath.Join(h.Dir, "run", "daemon.lock") }
+
+// Held reports whether a process holds the home: a daemon that runs, is starting or is
+// stopping.
+func (h Home) Held() (held bool, err error) {
+	file, err := os.Open(h.Lock())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at the daemon's lock: %w", err)
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	// A shared lock is enough to ask, and is gone with the file.
+	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
 
 // LogFile returns the path of the daemon's log.
 func (h Home) LogFile() string { return filepath.Join(h.Dir, "logs", "daemon.log") }

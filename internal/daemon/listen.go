@@ -18,6 +18,13 @@ import (
 	"compozy.dev/compozy/internal/fault"
 )
 
+// lockTries is how often the home is tried to be taken, lockPause apart: commands that ask
+// whether a daemon has it hold it for a moment.
+const (
+	lockTries = 10
+	lockPause = 20 * time.Millisecond
+)
+
 // lock takes the home for this process. While another daemon has it, lock fails and
 // names that daemon's process. The lock ends with the process, however that ends.
 func lock(home config.Home) (*os.File, error) {
@@ -26,6 +33,10 @@ func lock(home config.Home) (*os.File, error) {
 		return nil, fmt.Errorf("open lock: %w", err)
 	}
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for n := 1; n < lockTries && errors.Is(err, unix.EWOULDBLOCK); n++ {
+		<-time.After(lockPause)
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		pid, _ := io.ReadAll(io.LimitReader(file, 32))
 		_ = file.Close() // nothing was written

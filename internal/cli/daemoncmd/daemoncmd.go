@@ -3,7 +3,6 @@
 package daemoncmd
 
 import (
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,22 +59,4 @@ func replace(args ...string) error {
 	}
 	err = unix.Exec(path, append([]string{program}, args...), os.Environ())
 	return &os.PathError{Op: "run", Path: path, Err: err}
-}
-
-// locked reports whether a process holds the daemon's lock of this home.
-func locked(e *env.Env) (held bool, err error) {
-	file, err := os.Open(e.Home.Lock())
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	// A shared lock is enough to ask, and is gone with the file.
-	err = unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return true, nil
-	}
-	return false, err
 }

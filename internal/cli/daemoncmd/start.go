@@ -118,7 +118,7 @@ func (c *child) await(ctx context.Context, e *env.Env) (resp *daemonv1.StatusRes
 		}
 		select {
 		case <-ended:
-			if held, err := locked(e); err != nil || !held {
+			if held, err := e.Home.Held(); err != nil || !held {
 				return nil, c.failure()
 			}
 			ended = nil // another one is starting

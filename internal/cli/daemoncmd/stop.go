@@ -28,7 +28,7 @@ func stop(e *env.Env) *cli.Command {
 			}
 			resp, err := c.Stop(ctx, &daemonv1.StopRequest{})
 			if err != nil {
-				held, lockErr := locked(e)
+				held, lockErr := e.Home.Held()
 				if lockErr != nil {
 					return lockErr
 				}
@@ -68,7 +68,7 @@ func gone(ctx context.Context, e *env.Env, pid int32) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		held, err := locked(e)
+		held, err := e.Home.Held()
 		if err != nil || !held {
 			return err
 		}
