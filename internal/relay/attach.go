@@ -18,6 +18,11 @@ const (
 	// attachTimeout bounds the first attachment: clients give a server ten seconds to start.
 	attachTimeout = 5 * time.Second
 
+	// startPatience is how long a daemon that is starting or stopping is waited for, and
+	// restartPatience how long its successor is once it is gone.
+	startPatience   = 8 * time.Second
+	restartPatience = time.Second
+
 	// patience is how long a restart of the daemon is hidden from a call. Once it has been
 	// gone for longer, a call waits for shortPatience.
 	patience      = 5 * time.Second
@@ -65,6 +70,34 @@ type attachment struct {
 	changed chan struct{} // closed when link or refusal changes
 	lostAt  time.Time     // when link became nil
 	refusal error         // why there is none
+}
+
+// attachPatiently is attach, but it waits while a daemon has the home and does not answer:
+// one that is stopping may be followed by another, as when it is restarted.
+func attachPatiently(ctx context.Context, cfg Config, req *facadev1.AttachRequest) (*attachment, error) {
+	until := time.Now().Add(startPatience)
+	restart := time.Time{} // when a daemon that was there is given up
+	for {
+		a, err := attach(ctx, cfg.Conn, cfg.Logger, req)
+		if kind := fault.Of(err); err == nil || kind != fault.Unavailable && kind != fault.OutcomeUnknown || cfg.Held == nil {
+			return a, err
+		}
+		held := cfg.Held()
+		switch now := time.Now(); {
+		case held && now.After(until):
+			return nil, fault.New(fault.Unavailable, "the daemon is starting or stopping, and has not answered for %v; try again, or see `compozy daemon status`", startPatience)
+		case held:
+			restart = now.Add(restartPatience)
+		case now.After(restart):
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(minRetry / 2):
+		}
+		cfg.Conn.ResetConnectBackoff()
+	}
 }
 
 // attach attaches as req says and keeps it up until close.
@@ -136,7 +169,8 @@ func (a *attachment) keep(ctx context.Context, s stream, req *facadev1.AttachReq
 	}
 }
 
-// again attaches anew, however long that takes. It returns nil when ctx has ended.
+// again attaches anew, however long that takes. It returns nil when ctx has ended, and when
+// the workspace is gone.
 func (a *attachment) again(ctx context.Context, req *facadev1.AttachRequest) stream {
 	// The first attempt fails at once where there is no daemon, in words that name it. The
 	// next ones wait for a connection.
@@ -154,6 +188,12 @@ func (a *attachment) again(ctx context.Context, req *facadev1.AttachRequest) str
 			// The facade has ended: the daemon was gone for too long.
 			req.FacadeId, req.Secret = "", ""
 			continue
+		case fault.Of(err) == fault.NotFound:
+			// An id is never given again, so this is for good.
+			ws := a.bound.GetWorkspace()
+			a.set(nil, fault.New(fault.NotFound, "workspace %q was removed, and this relay serves no other; register it again with `compozy workspace add %q`, and then restart the MCP client", ws.GetName(), ws.GetRoot()))
+			a.logger.ErrorContext(ctx, "the workspace was removed", "workspace", ws.GetId())
+			return nil
 		}
 		a.set(nil, err)
 		a.logger.WarnContext(ctx, "attach again", "error", err)

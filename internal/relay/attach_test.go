@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -162,11 +163,90 @@ func TestDaemonThatRefusesTheRelayIsQuoted(t *testing.T) {
 	c := serve(t, attach(t, h))
 	c.initialize()
 	h.stop()
-	h.refuse = fault.New(fault.NotFound, "workspace %q was removed", "api")
+	h.refuse = fault.New(fault.InvalidArgument, "the file of %q is broken", "api")
 	h.start(t)
 	got := c.tool("1", "compozy_host__tasks__list", `{}`)
-	if !got.IsError || got.Meta.Error.Code != "not_found" || got.text() != `workspace "api" was removed` {
+	if !got.IsError || got.Meta.Error.Code != "invalid_argument" || got.text() != `the file of "api" is broken` {
 		t.Errorf("got %+v, want the daemon's words", got)
+	}
+}
+
+// The same id never comes back, so there is nothing to wait for.
+func TestWorkspaceThatIsRemovedEndsTheAttachmentForGood(t *testing.T) {
+	h := newHost(t)
+	h.start(t)
+	c := serve(t, attach(t, h))
+	c.initialize()
+	h.stop()
+	h.refuse = fault.New(fault.NotFound, "workspace %q is not registered", workspaceID)
+	h.start(t)
+	want := "workspace \"api\" was removed, and this relay serves no other; register it again with `compozy workspace add \"/home/ada/api\"`, and then restart the MCP client"
+	for _, id := range []string{"1", "2"} {
+		got := c.tool(id, "compozy_host__tasks__list", `{}`)
+		if !got.IsError || got.Meta.Error.Code != "not_found" || got.text() != want {
+			t.Errorf("got %+v, want %q", got, want)
+		}
+	}
+	attaches := len(h.attached())
+	h.stop()
+	h.start(t)
+	if got := c.tool("3", "compozy_host__tasks__list", `{}`); got.text() != want || len(h.attached()) != attaches {
+		t.Errorf("the relay attached %d times more and says %q", len(h.attached())-attaches, got.text())
+	}
+}
+
+// A daemon that stops holds its home for as long as calls are under way.
+func TestStartWaitsForADaemonThatIsStopping(t *testing.T) {
+	h := newHost(t)
+	asked := make(chan struct{})
+	var once sync.Once
+	var held atomic.Bool
+	held.Store(true)
+	started := make(chan *relay.Relay)
+	go func() {
+		defer close(started)
+		r, err := relay.New(t.Context(), relay.Config{
+			Conn: dial(t, h), Version: "0.1.0", Selector: &workspacev1.Selector{}, Logger: slog.New(slog.DiscardHandler), Stderr: testWriter{t},
+			Held: func() bool { once.Do(func() { close(asked) }); return held.Load() },
+		})
+		if err != nil {
+			t.Errorf("attach to the next daemon: %v", err)
+			return
+		}
+		started <- r
+	}()
+	await(t, asked)
+	held.Store(false) // it is gone, and the next one comes
+	h.start(t)
+	if r := <-started; r != nil {
+		r.Close()
+	}
+}
+
+func TestStartSaysThatTheDaemonHasStopped(t *testing.T) {
+	h := newHost(t)
+	var asked atomic.Int32
+	_, err := relay.New(t.Context(), relay.Config{
+		Conn: dial(t, h), Version: "0.1.0", Selector: &workspacev1.Selector{}, Logger: slog.New(slog.DiscardHandler), Stderr: testWriter{t},
+		Held: func() bool { return asked.Add(1) < 3 },
+	})
+	if got := fault.As(err); got.Kind != fault.Unavailable || !strings.Contains(got.Message, "no daemon is running for home /home/ada/.compozy") {
+		t.Errorf("got %v: %s", got.Kind, got.Message)
+	}
+	if asked.Load() < 3 {
+		t.Errorf("the home was looked at %d times", asked.Load())
+	}
+}
+
+func TestStartDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	_, err := relay.New(t.Context(), relay.Config{
+		Conn: dial(t, h), Version: "0.1.0", Selector: &workspacev1.Selector{}, Logger: slog.New(slog.DiscardHandler), Stderr: testWriter{t},
+		Held: func() bool { return true },
+	})
+	if got := fault.As(err); got.Kind != fault.Unavailable || !strings.Contains(got.Message, "is starting or stopping") {
+		t.Errorf("got %v: %s", got.Kind, got.Message)
 	}
 }
 

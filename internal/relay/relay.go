@@ -18,6 +18,9 @@ import (
 type Config struct {
 	// Conn is the connection to the daemon. It stays the caller's to close.
 	Conn Conn
+	// Held reports whether a daemon has the home, which it also has while it is starting or
+	// stopping and does not answer. Without it, New does not wait for one that does not.
+	Held func() bool
 	// Version is the relay's own, as `compozy version` prints it.
 	Version string
 	// Selector says which workspace is meant.
@@ -53,7 +56,7 @@ func New(ctx context.Context, cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := attach(ctx, cfg.Conn, cfg.Logger, &facadev1.AttachRequest{
+	a, err := attachPatiently(ctx, cfg, &facadev1.AttachRequest{
 		Version:          cfg.Version,
 		Selector:         proto.CloneOf(cfg.Selector),
 		Scope:            cfg.Scope,
