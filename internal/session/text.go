@@ -1,0 +1,212 @@
+package session
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+
+	"compozy.dev/compozy/internal/fault"
+)
+
+// lineLength is how many characters of a line are shown where one stands for a text.
+const lineLength = 200
+
+// checkText refuses the one character that not every engine can store.
+func checkText(req proto.Message) error {
+	var bad []fault.Field
+	err := protorange.Range(req.ProtoReflect(), func(p protopath.Values) error {
+		text, ok := p.Index(-1).Value.Interface().(string)
+		if ok && strings.ContainsRune(text, 0) {
+			bad = append(bad, fault.Field{Path: strings.TrimPrefix(p.Path[1:].String(), "."), Problem: "contains a NUL byte; take it out"})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for NUL bytes: %w", err)
+	}
+	if bad != nil {
+		return fault.Invalid(bad...)
+	}
+	return nil
+}
+
+// titleProblem says what is wrong with a title; empty: nothing.
+func titleProblem(title string) string {
+	switch {
+	case strings.TrimSpace(title) == "":
+		return "is blank; say in one line what the session is for"
+	case strings.ContainsFunc(title, unicode.IsControl):
+		return "has more than one line or control characters; write one plain line"
+	}
+	return ""
+}
+
+// titleOf returns the title of a session that was given this prompt and no title.
+func titleOf(prompt string) string {
+	const most = 80
+	return firstLine(clean(prompt), most)
+}
+
+// firstLine returns the first line of text that says something, at most n characters of it.
+func firstLine(text string, n int) string {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			if r := []rune(line); len(r) > n {
+				return string(r[:n-1]) + "…"
+			}
+			return line
+		}
+	}
+	return ""
+}
+
+// clean returns text as it may be shown: valid UTF-8 without the characters and sequences
+// that terminals obey. Lines and tabs stay; a carriage return alone ends a line.
+func clean(text string) string {
+	if !needsCleaning(text) {
+		return text
+	}
+	var b strings.Builder
+	b.Grow(len(text))
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == '\x1b' || r == '\u009b' || r == '\u009d':
+			text = text[sequence(text):]
+			continue
+		case r == '\r':
+			if !strings.HasPrefix(text[size:], "\n") {
+				b.WriteByte('\n')
+			}
+		case r == '\n' || r == '\t' || !unicode.IsControl(r):
+			b.WriteRune(r)
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+func needsCleaning(text string) bool {
+	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool {
+		return r != '\n' && r != '\t' && unicode.IsControl(r)
+	})
+}
+
+// sequence returns the length of the terminal's control sequence that begins text. Of one
+// that does not end, only the beginning counts, so that no text is lost.
+func sequence(text string) int {
+	first, size := utf8.DecodeRuneInString(text)
+	kind := first
+	if first == '\x1b' {
+		if len(text) == 1 {
+			return 1
+		}
+		switch text[1] {
+		case '[':
+			kind, size = '\u009b', 2
+		case ']', 'P', 'X', '^', '_':
+			kind, size = '\u009d', 2
+		default:
+			return 1
+		}
+	}
+	rest := text[size:]
+	if kind == '\u009b' {
+		end := strings.IndexFunc(rest, func(r rune) bool { return r < 0x20 || r > 0x3f })
+		if end >= 0 && rest[end] >= 0x40 && rest[end] <= 0x7e {
+			return size + end + 1
+		}
+		return size
+	}
+	end := strings.IndexFunc(rest, func(r rune) bool { return r == '\a' || r == '\x1b' || r == '\u009c' || r == '\n' })
+	switch {
+	case end < 0 || rest[end] == '\n':
+		return size
+	case strings.HasPrefix(rest[end:], "\x1b\\"):
+		return size + end + 2
+	case rest[end] == '\x1b':
+		return size + end
+	default:
+		_, n := utf8.DecodeRuneInString(rest[end:])
+		return size + end + n
+	}
+}
+
+// fold returns text in the form that searches compare, where upper and lower case and
+// composed and decomposed letters are alike. Lines stay lines.
+func fold(text string) string {
+	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, norm.NFC.String(text))
+}
+
+// lineWith returns the line of text in which the folded text is found, or begins. At most
+// 200 characters of a line are returned, around the place.
+func lineWith(text, folded string) (line string, found bool) {
+	text = norm.NFC.String(text) // character by character as fold makes it
+	whole := fold(text)
+	at := strings.Index(whole, folded)
+	if at < 0 {
+		return "", false
+	}
+	line = strings.Split(text, "\n")[strings.Count(whole[:at], "\n")]
+	runes := []rune(line)
+	if len(runes) <= lineLength {
+		return line, true
+	}
+	before := utf8.RuneCountInString(whole[strings.LastIndexByte(whole[:at], '\n')+1 : at])
+	spare := max(lineLength-utf8.RuneCountInString(folded), 0)
+	start := min(max(before-spare/2, 0), len(runes)-lineLength)
+	return string(runes[start : start+lineLength]), true
+}
+
+// quotedSize returns how many bytes the text takes within the quotes of a JSON string.
+func quotedSize(text string) int {
+	n := 0
+	for i := range len(text) {
+		n += byteSize(text[i])
+	}
+	return n
+}
+
+func byteSize(c byte) int {
+	switch {
+	case strings.IndexByte("\"\\\b\f\n\r\t", c) >= 0:
+		return len(`\n`)
+	case c < ' ':
+		return len(`\u0001`)
+	default:
+		return 1
+	}
+}
+
+// cutQuoted returns the beginning of text that takes at most n bytes within the quotes of a
+// JSON string, whole characters only, and whether that is less than all.
+func cutQuoted(text string, n int) (piece string, cut bool) {
+	used := 0
+	for i := range len(text) {
+		if used += byteSize(text[i]); used > n {
+			for i > 0 && !utf8.RuneStart(text[i]) {
+				i--
+			}
+			return text[:i], true
+		}
+	}
+	return text, false
+}
+
+// cutBytes returns the beginning of text, at most n bytes of it and whole characters only.
+func cutBytes(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	for n > 0 && !utf8.RuneStart(text[n]) {
+		n--
+	}
+	return text[:n]
+}
