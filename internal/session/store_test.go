@@ -505,7 +505,10 @@ func TestAQuestionIsSettledOnce(t *testing.T) {
 			return st.addQuestion(second)
 		})
 		settle := func(chosen string) (q *Question, won bool) {
-			h.do(func(st *store) (err error) { q, won, err = st.settle(first.ID, questionAnswered, chosen, "because"); return err })
+			h.do(func(st *store) (err error) {
+				q, won, err = st.settle(first.ID, questionAnswered, chosen, "because")
+				return err
+			})
 			return q, won
 		}
 		if q, won := settle("a"); !won || q.Chosen != "a" || q.AnsweredBy != "daemon" || q.AnsweredAt.IsZero() || q.Options[0].Label != "Yes" {

@@ -106,8 +106,12 @@ func (db *DB) checkSQLite(ctx context.Context, path, backup string) error {
 	pool.SetMaxOpenConns(1)
 	defer func() { _ = pool.Close() }() // closed below, where all went well
 	var id int
+	var pageSize int64
 	var integrity string
 	err = pool.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id)
+	if err == nil {
+		err = pool.QueryRowContext(ctx, "PRAGMA page_size").Scan(&pageSize)
+	}
 	if err == nil {
 		err = pool.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&integrity)
 	}
@@ -116,6 +120,12 @@ func (db *DB) checkSQLite(ctx context.Context, path, backup string) error {
 	}
 	if err != nil {
 		return err
+	}
+	// The missing end of the last page reads as zeros, which may be within a value.
+	if info, err := os.Stat(path); err != nil {
+		return err
+	} else if info.Size()%pageSize != 0 {
+		integrity = "its end is missing"
 	}
 	if integrity != "ok" {
 		return fault.New(fault.InvalidArgument, "%s is damaged (%s); choose another backup", backup, integrity)
