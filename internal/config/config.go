@@ -48,7 +48,7 @@ type Settings struct {
 	Version   int                      `toml:"version" doc:"Version of this file's form. Always 1."`
 	Storage   Storage                  `toml:"storage" doc:"Where everything lasting is kept."`
 	MCP       MCP                      `toml:"mcp" doc:"Most that a relay may do, in every workspace. These keys only lower what its flags ask for."`
-	Limits    Limits                   `toml:"limits" doc:"Calls that one relay may make. The command line is not limited."`
+	Limits    LimitSettings            `toml:"limits" doc:"Calls that one relay may make. The command line is not limited."`
 	Log       Log                      `toml:"log" doc:"What the daemon writes to logs/daemon.log."`
 	Events    Events                   `toml:"events" doc:"The log of what happened, from which activity and history are read."`
 	Agents    map[string]AgentSettings `toml:"agents" doc:"A coding agent, by the name that sessions use: one of your own, or claude, codex, gemini or opencode with something changed. A name has 1 to 32 lower-case letters, digits and hyphens."`
@@ -69,19 +69,6 @@ type MCP struct {
 	AllowDestructive *bool  `toml:"allow_destructive" doc:"false refuses destructive tools, whatever the relay's flags say."`
 }
 
-// Limits are token buckets. Zero means the default.
-type Limits struct {
-	ReadsPerSecond  float64 `toml:"reads_per_second" doc:"Reads a second that a relay may make on average. Default 50."`
-	ReadsBurst      int     `toml:"reads_burst" doc:"Reads that it may make at once. Default 100."`
-	WritesPerSecond float64 `toml:"writes_per_second" doc:"Writes a second that a relay may make on average. Default 10."`
-	WritesBurst     int     `toml:"writes_burst" doc:"Writes that it may make at once. Default 20."`
-}
-
-// valid reports whether no limit is negative. What is no number is not valid either.
-func (l Limits) valid() bool {
-	return l.ReadsPerSecond >= 0 && l.ReadsBurst >= 0 && l.WritesPerSecond >= 0 && l.WritesBurst >= 0
-}
-
 // Log says what is logged.
 type Log struct {
 	Level string `toml:"level" doc:"Least level that is logged: debug, info (the default), warn or error. COMPOZY_LOG beats it."`
@@ -95,7 +82,7 @@ type Events struct {
 // Workspace holds the settings of one workspace.
 type Workspace struct {
 	MCP      MCP             `toml:"mcp"`
-	Limits   Limits          `toml:"limits"`
+	Limits   LimitSettings   `toml:"limits"`
 	Sessions SessionSettings `toml:"sessions"`
 }
 
@@ -191,12 +178,12 @@ func (s Settings) check(path string) error {
 	problem := func(format string, args ...any) error {
 		return fault.New(fault.InvalidArgument, "%s: %s", path, fmt.Sprintf(format, args...))
 	}
-	check := func(prefix string, m MCP, l Limits) error {
+	check := func(prefix string, m MCP, l LimitSettings) error {
 		if _, err := scopeRank(m.Scope); err != nil {
 			return problem("%smcp.scope: %v", prefix, err)
 		}
-		if !l.valid() {
-			return problem("%slimits: a limit is a positive number", prefix)
+		if err := l.check(); err != nil {
+			return problem("%slimits.%v", prefix, err)
 		}
 		return nil
 	}
@@ -248,7 +235,7 @@ func decode(path string, data []byte, v any) error {
 	}
 	if wrong, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := wrong.Position()
-		return fault.New(fault.InvalidArgument, "%s:%d:%d: %s", path, line, column, strings.TrimPrefix(wrong.Error(), "toml: "))
+		return fault.New(fault.InvalidArgument, "%s:%d:%d: %s", path, line, column, inOurWords(wrong))
 	}
 	return fault.New(fault.InvalidArgument, "%s: %v", path, err)
 }

@@ -65,20 +65,32 @@ func TestSettingsThatAreWrongAreExplained(t *testing.T) {
 		"unknown key of workspace": {"version = 1\n[workspace.api.mcp]\nscop = \"read\"\n", []string{"config.toml:3: unknown key workspace.api.mcp.scop; did you mean workspace.NAME.mcp.scope?"}},
 		"no version":               {"[mcp]\nscope = \"read\"\n", []string{"version is missing; begin the file with: version = 1"}},
 		"another version":          {"version = 2\n", []string{"version is 2; this program reads version = 1"}},
-		"text for a number":        {"version = 1\n[limits]\nreads_burst = \"many\"\n", []string{"config.toml:3:15: "}},
-		"number for text":          {"version = 1\n[mcp]\nscope = 1\n", []string{"config.toml:3:9: "}},
+		"text for a number":        {"version = 1\n[limits]\nreads_burst = \"many\"\n", []string{"config.toml:3:15: limits.reads_burst is to be a whole number, and not text"}},
+		"number for text":          {"version = 1\n[mcp]\nscope = 1\n", []string{"config.toml:3:9: mcp.scope is to be text in quotes, and not a whole number"}},
+		"text for yes or no":       {"version = 1\n[mcp]\nallow_destructive = \"no\"\n", []string{"mcp.allow_destructive is to be true or false, and not text"}},
+		"value for a table":        {"version = 1\nlimits = [1]\n", []string{"limits is to be a table, and not a list"}},
+		"table for a value":        {"version = 1\n[mcp.scope]\na = 1\n", []string{"mcp.scope is to be text in quotes, and not a table"}},
+		"tables for a table":       {"version = 1\n[[mcp]]\nscope = \"read\"\n", []string{"mcp is to be a table, and not a list of tables"}},
+		"fraction of a burst":      {"version = 1\n[workspace.a.limits]\nreads_burst = 1.5\n", []string{"workspace.a.limits.reads_burst is to be a whole number"}},
 		"no TOML":                  {"version = 1\n[mcp\n", []string{"config.toml:2:"}},
 		"twice":                    {"version = 1\nversion = 1\n", []string{"config.toml:2:"}},
 		"unknown scope":            {"version = 1\n[mcp]\nscope = \"write\"\n", []string{`mcp.scope: "write" is no scope; use read, operate or launch`}},
 		"scope of a workspace":     {"version = 1\n[workspace.api.mcp]\nscope = \"all\"\n", []string{`workspace.api.mcp.scope: "all" is no scope`}},
-		"negative limit":           {"version = 1\n[limits]\nwrites_burst = -1\n", []string{"limits: a limit is a positive number"}},
-		"no number":                {"version = 1\n[limits]\nreads_per_second = nan\n", []string{"limits: a limit is a positive number"}},
+		"negative limit":           {"version = 1\n[limits]\nwrites_burst = -1\n", []string{"limits.writes_burst: use a number from 1 to 1000000"}},
+		"no burst":                 {"version = 1\n[limits]\nreads_burst = 0\n", []string{"limits.reads_burst: use a number from 1"}},
+		"endless burst":            {"version = 1\n[limits]\nreads_burst = 9223372036854775807\n", []string{"limits.reads_burst: use a number from 1 to 1000000"}},
+		"no number":                {"version = 1\n[limits]\nreads_per_second = nan\n", []string{"limits.reads_per_second: use a number above 0"}},
+		"no rate":                  {"version = 1\n[limits]\nwrites_per_second = 0.0\n", []string{"limits.writes_per_second: use a number above 0"}},
+		"endless rate":             {"version = 1\n[workspace.api.limits]\nreads_per_second = inf\n", []string{"workspace.api.limits.reads_per_second: use a number above 0 and up to 1000000"}},
 		"negative days":            {"version = 1\n[events]\nkeep_days = -1\n", []string{"events.keep_days"}},
 		"unknown level":            {"version = 1\n[log]\nlevel = \"loud\"\n", []string{`log.level: "loud" is no level; use debug, info, warn or error`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := load(t, tc.text, nil)
 			checkFault(t, err, fault.InvalidArgument, tc.parts...)
+			if strings.Contains(err.Error(), "struct field") || strings.Contains(err.Error(), "config.MCP") {
+				t.Errorf("%q tells of this program's types", err)
+			}
 			if strings.Contains(err.Error(), "zzzzz") && strings.Contains(err.Error(), "did you mean") {
 				t.Errorf("%q offers what is not alike", err)
 			}
@@ -273,7 +285,7 @@ scope = "launch"
 		"lower":          {"api", "[mcp]\nscope = \"read\"\nallow_destructive = false\n[limits]\nreads_burst = 3\n", "read", false, 3, 5, nil},
 		"the same":       {"api", "[mcp]\nscope = \"operate\"\n[limits]\nreads_burst = 10\n", "operate", true, 10, 5, nil},
 		"higher":         {"api", "[mcp]\nscope = \"launch\"\n", "operate", true, 10, 5, []string{"mcp.scope is ignored"}},
-		"limit lifted":   {"api", "[limits]\nreads_burst = 11\nwrites_burst = 2\n", "operate", true, 10, 2, []string{"limits is ignored"}},
+		"limit lifted":   {"api", "[limits]\nreads_burst = 11\nwrites_burst = 2\n", "operate", true, 10, 2, []string{"limits.reads_burst is ignored"}},
 		"the home's own": {"own", "", "launch", true, 1000, 5, nil},
 		"lowers the own": {"own", "[mcp]\nscope = \"read\"\n[limits]\nreads_burst = 20\n", "read", true, 20, 5, nil},
 		"what runs or reaches": {
@@ -309,8 +321,8 @@ func TestAWorkspaceFileThatIsWrongIsExplained(t *testing.T) {
 		"wrong type":       {"# a comment\n\n[env]\n[mcp]\nscope = 1\n", ".compozy/config.toml:5:"},
 		"no TOML":          {"[mcp\n", ".compozy/config.toml:1:"},
 		"unknown scope":    {"[mcp]\nscope = \"all\"\n", `mcp.scope: "all" is no scope`},
-		"a negative limit": {"[limits]\nreads_burst = -1\n", "limits: a limit is a positive number"},
-		"no number":        {"[limits]\nreads_per_second = nan\n", "limits: a limit is a positive number"},
+		"a negative limit": {"[limits]\nreads_burst = -1\n", "limits.reads_burst: use a number from 1"},
+		"no number":        {"[limits]\nreads_per_second = nan\n", "limits.reads_per_second: use a number above 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"maps"
-	"math"
 	"os"
 	"slices"
 
@@ -41,7 +40,7 @@ type Authority struct {
 type ownSettings[W any] struct {
 	Version  int             `toml:"version"`
 	MCP      MCP             `toml:"mcp"`
-	Limits   Limits          `toml:"limits"`
+	Limits   LimitSettings   `toml:"limits"`
 	Sessions SessionSettings `toml:"sessions"`
 
 	Worktree W `toml:"worktree"`
@@ -69,8 +68,8 @@ func (s Settings) Authority(name, root, trusted string) (Authority, error) {
 	if own, ok := s.Workspace[name]; ok {
 		mcp, limits = over(mcp, own.MCP), own.Limits.or(limits)
 	}
-	limits = limits.or(Limits{ReadsPerSecond: 50, ReadsBurst: 100, WritesPerSecond: 10, WritesBurst: 20})
-	a := Authority{Scope: first(mcp.Scope, "launch"), AllowDestructive: mcp.AllowDestructive == nil || *mcp.AllowDestructive, Limits: limits}
+	limits = limits.or(defaultLimits())
+	a := Authority{Scope: first(mcp.Scope, "launch"), AllowDestructive: mcp.AllowDestructive == nil || *mcp.AllowDestructive, Limits: limits.limits()}
 	file, err := readWorkspaceFile(root)
 	if err != nil {
 		return Authority{}, err
@@ -97,16 +96,6 @@ func over(m, own MCP) MCP {
 	return m
 }
 
-// or returns l with d's values where l has none.
-func (l Limits) or(d Limits) Limits {
-	return Limits{
-		ReadsPerSecond:  first(l.ReadsPerSecond, d.ReadsPerSecond),
-		ReadsBurst:      first(l.ReadsBurst, d.ReadsBurst),
-		WritesPerSecond: first(l.WritesPerSecond, d.WritesPerSecond),
-		WritesBurst:     first(l.WritesBurst, d.WritesBurst),
-	}
-}
-
 func first[T comparable](a, b T) T {
 	var zero T
 	if a != zero {
@@ -122,31 +111,29 @@ func (a *Authority) lower(file lowering) {
 	if file.MCP.Scope != "" && wanted < was {
 		a.Scope = file.MCP.Scope
 	} else if file.MCP.Scope != "" && wanted > was {
-		a.ignore("mcp.scope", "it can only lower what the home's settings allow")
+		a.ignore("mcp.scope", onlyLower)
 	}
 	if v := file.MCP.AllowDestructive; v != nil {
 		if *v && !a.AllowDestructive {
-			a.ignore("mcp.allow_destructive", "it can only lower what the home's settings allow")
+			a.ignore("mcp.allow_destructive", onlyLower)
 		}
 		a.AllowDestructive = a.AllowDestructive && *v
 	}
-	limits := a.Limits
-	a.Limits = Limits{
-		ReadsPerSecond:  least(limits.ReadsPerSecond, file.Limits.ReadsPerSecond, math.Min),
-		ReadsBurst:      least(limits.ReadsBurst, file.Limits.ReadsBurst, func(x, y int) int { return min(x, y) }),
-		WritesPerSecond: least(limits.WritesPerSecond, file.Limits.WritesPerSecond, math.Min),
-		WritesBurst:     least(limits.WritesBurst, file.Limits.WritesBurst, func(x, y int) int { return min(x, y) }),
-	}
-	if want := file.Limits.or(a.Limits); want != a.Limits {
-		a.ignore("limits", "limits can only be lowered here")
-	}
+	lowerLimit(a, "limits.reads_per_second", &a.Limits.ReadsPerSecond, file.Limits.ReadsPerSecond)
+	lowerLimit(a, "limits.reads_burst", &a.Limits.ReadsBurst, file.Limits.ReadsBurst)
+	lowerLimit(a, "limits.writes_per_second", &a.Limits.WritesPerSecond, file.Limits.WritesPerSecond)
+	lowerLimit(a, "limits.writes_burst", &a.Limits.WritesBurst, file.Limits.WritesBurst)
 }
 
-func least[T int | float64](now, file T, lower func(T, T) T) T {
-	if file == 0 {
-		return now
+// lowerLimit takes the file's limit if it is at most the one that holds.
+func lowerLimit[T int | float64](a *Authority, key string, now, file *T) {
+	switch {
+	case file == nil:
+	case *file > *now:
+		a.ignore(key, onlyLower)
+	default:
+		*now = *file
 	}
-	return lower(now, file)
 }
 
 func (a *Authority) ignore(key, why string) {
@@ -187,8 +174,8 @@ func (f workspaceFile) lowering() (lowering, error) {
 	if _, err := scopeRank(own.MCP.Scope); err != nil {
 		return lowering{}, fault.New(fault.InvalidArgument, "%s: mcp.scope: %v", WorkspaceFile, err)
 	}
-	if !own.Limits.valid() {
-		return lowering{}, fault.New(fault.InvalidArgument, "%s: limits: a limit is a positive number", WorkspaceFile)
+	if err := own.Limits.check(); err != nil {
+		return lowering{}, fault.New(fault.InvalidArgument, "%s: limits.%v", WorkspaceFile, err)
 	}
 	if err := own.Sessions.check(); err != nil {
 		return lowering{}, fault.New(fault.InvalidArgument, "%s: sessions.%v", WorkspaceFile, err)

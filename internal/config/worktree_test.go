@@ -66,11 +66,11 @@ func TestTrustLoosensNothingElse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := config.Settings{Limits: config.Limits{ReadsBurst: 2}}.Authority("api", root, hash)
+	got, err := config.Settings{Limits: config.LimitSettings{ReadsBurst: new(2)}}.Authority("api", root, hash)
 	if err != nil || got.Limits.ReadsBurst != 2 {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if all := strings.Join(got.Notices, "\n"); len(got.Notices) != 3 || !strings.Contains(all, "[agents]") || !strings.Contains(all, "[env]") || !strings.Contains(all, "limits") {
+	if all := strings.Join(got.Notices, "\n"); len(got.Notices) != 3 || !strings.Contains(all, "[agents]") || !strings.Contains(all, "[env]") || !strings.Contains(all, "limits.reads_burst is ignored") {
 		t.Errorf("got notices %q", got.Notices)
 	}
 }

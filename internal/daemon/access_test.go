@@ -180,7 +180,7 @@ func TestAWorkspaceFileLowersAndNeverRaises(t *testing.T) {
 		t.Errorf("raised: got scope %v, destructive %t", f.GetScope(), f.GetAllowDestructive())
 	}
 	notices := strings.Join(f.GetNotices(), "\n")
-	for _, part := range []string{"mcp.scope is ignored", "mcp.allow_destructive is ignored", "limits is ignored", "[storage] is ignored"} {
+	for _, part := range []string{"mcp.scope is ignored", "mcp.allow_destructive is ignored", "limits.reads_burst is ignored", "[storage] is ignored"} {
 		if !strings.Contains(notices, part) {
 			t.Errorf("notices lack %q:\n%s", part, notices)
 		}
