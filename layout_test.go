@@ -19,7 +19,7 @@ var imports = []struct {
 	may  []string
 }{
 	{"cmd/compozy", []string{"internal/cli"}},
-	{"cmd/compozyd", []string{"internal/daemon", "internal/config", "internal/redact"}},
+	{"cmd/compozyd", []string{"internal/daemon", "internal/agent", "internal/config", "internal/redact"}},
 	{"internal/cli", []string{"internal/cli/...", "internal/relay", "internal/hostclient", "internal/config", "internal/fault", "gen/..."}},
 	{"internal/cli/env", []string{"internal/config", "internal/wire", "internal/fault", "gen/mcptool", "gen/compozy/workspace/v1"}},
 	{"internal/cli/mcpcmd", []string{"internal/cli/env", "internal/relay", "internal/wire", "gen/..."}},
@@ -39,6 +39,7 @@ var imports = []struct {
 	{"internal/audit", []string{"gen/compozy/audit/v1", "internal/ref", "internal/storage", "internal/fault"}},
 	{"internal/auth", []string{"internal/fault"}},
 	{"internal/process", nil},
+	{"internal/agent", []string{"internal/process", "internal/fault"}},
 	{"internal/event", []string{"internal/storage", "internal/fault"}},
 	{"internal/ref", []string{"internal/fault"}},
 	{"internal/search", []string{"internal/fault"}},

@@ -4,6 +4,7 @@
 //
 //	compozyd run            serve the home until SIGTERM or SIGINT
 //	compozyd restore FILE   replace the home's database by a backup
+//	compozyd shim -- …      run an agent; the daemon starts itself so, once a session
 package main
 
 import (
@@ -15,12 +16,16 @@ import (
 	"os/signal"
 	"syscall"
 
+	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/config"
 	"compozy.dev/compozy/internal/daemon"
 	"compozy.dev/compozy/internal/redact"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "shim" {
+		os.Exit(agent.RunShim(os.Args[2:])) // which reads no settings, and has signals of its own
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	if err := run(ctx, os.Args[1:]); err != nil {
