@@ -247,6 +247,42 @@ func TestEmptyHomeVariableIsUnset(t *testing.T) {
 	}
 }
 
+func TestEverySpellingOfAHomeIsOneHome(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "real"), 0o700), os.Symlink("real", filepath.Join(dir, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	for spelling, want := range map[string]string{
+		"real": "real", "link": "real", "link/": "real", "link/new": "real/new", "link/new/deeper": "real/new/deeper", "none/at/all": "none/at/all",
+	} {
+		home, err := config.FindHome(filepath.Join(dir, spelling))
+		if err != nil || home.Dir != filepath.Join(dir, want) {
+			t.Errorf("%s: got %s, %v; want %s", spelling, home.Dir, err, filepath.Join(dir, want))
+		}
+		if err := home.Prepare(); err != nil {
+			t.Errorf("%s cannot be used: %v", spelling, err)
+		}
+		if again, err := config.FindHome(filepath.Join(dir, spelling)); err != nil || again != home {
+			t.Errorf("%s: once it is there it is %s, %v", spelling, again.Dir, err)
+		}
+	}
+
+	// A link that leads nowhere is said to be in the way.
+	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	home, err := config.FindHome(filepath.Join(dir, "dangling"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := home.Prepare(); err == nil || !strings.Contains(err.Error(), "dangling") {
+		t.Errorf("got %v, want the link named", err)
+	}
+}
+
 func writeWorkspaceFile(t *testing.T, root, text string) {
 	t.Helper()
 	if err := os.Mkdir(filepath.Join(root, ".compozy"), 0o700); err != nil {

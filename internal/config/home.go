@@ -27,20 +27,34 @@ type Home struct {
 	Dir string
 }
 
-// FindHome returns the home that value names, and ~/.compozy where value is empty.
+// FindHome returns the home that value names, and ~/.compozy where value is empty. Links
+// are resolved, so that every spelling of a home is one home with one socket.
 func FindHome(value string) (Home, error) {
 	if value == "" {
 		dir, err := os.UserHomeDir()
 		if err != nil {
 			return Home{}, fault.New(fault.InvalidArgument, "the user's home directory is unknown; set %s to a directory", HomeVariable)
 		}
-		return Home{Dir: filepath.Join(dir, ".compozy")}, nil
+		return Home{Dir: resolved(filepath.Join(dir, ".compozy"))}, nil
 	}
 	dir, err := filepath.Abs(value)
 	if err != nil {
 		return Home{}, fmt.Errorf("make %s absolute: %w", HomeVariable, err)
 	}
-	return Home{Dir: dir}, nil
+	return Home{Dir: resolved(dir)}, nil
+}
+
+// resolved returns path with the links in it resolved as far as it exists, so that making
+// the rest does not give it another spelling.
+func resolved(path string) string {
+	for dir, rest := path, ""; ; dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest) {
+		if real, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(real, rest)
+		}
+		if dir == filepath.Dir(dir) {
+			return path
+		}
+	}
 }
 
 // Settings returns the path of the settings file.
