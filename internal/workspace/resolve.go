@@ -216,8 +216,8 @@ func (r *Registry) unresolved(what, path string) error {
 		e.Allowed = append(e.Allowed, ws.Name)
 	}
 	e.Message = strings.TrimSuffix(e.Message, ";")
-	if path == "" {
-		path = "DIRECTORY"
+	if info, err := os.Stat(path); err != nil || !info.IsDir() {
+		path = "DIRECTORY" // a slip of the pen cannot be registered
 	}
 	e.Message += fmt.Sprintf(" Register a directory with: compozy workspace add %s", quote(path))
 	return e
