@@ -140,13 +140,14 @@ func (st *store) insert(s *Session) error {
 		s.ID = ref.NewID("ses", st.tx.Now())
 	}
 	s.Workspace, s.Number, s.Creator, s.Client = st.workspace, number, st.author, st.client
+	s.Title = clean(s.Title)
 	s.CreatedAt, s.UpdatedAt, s.Since = st.tx.Now(), st.tx.Now(), st.tx.Now()
 	p, err := s.packed()
 	if err != nil {
 		return err
 	}
 	values := []any{
-		s.ID, s.Workspace, s.Number, s.Node, storable(s.Title), s.TitledBy, s.Agent, s.Model, s.Permissions,
+		s.ID, s.Workspace, s.Number, s.Node, s.Title, s.TitledBy, s.Agent, s.Model, s.Permissions,
 		s.Isolation, storage.Flag(s.Autopilot), s.Status, storable(s.Reason), s.Since.UnixMilli(), storable(s.Activity), s.Path, p.tree, p.pull,
 		storable(s.AgentSession), storable(s.AgentVersion), p.process, s.Task, s.TaskHandle, s.Parent, s.Root, s.Depth,
 		s.Creator, s.Client, p.plan, p.notices, s.CreatedAt.UnixMilli(), s.UpdatedAt.UnixMilli(),
@@ -292,9 +293,9 @@ func (st *store) tell(s *Session) (string, error) {
 
 // rename gives a session a title that the author chose.
 func (st *store) rename(s *Session, title string) error {
-	s.Title, s.TitledBy, s.UpdatedAt = title, st.author, st.tx.Now()
+	s.Title, s.TitledBy, s.UpdatedAt = clean(title), st.author, st.tx.Now()
 	_, err := st.tx.Exec(`UPDATE session SET title = ?, titled_by = ?, updated_at = ? WHERE id = ? AND workspace_id = ?`,
-		storable(title), s.TitledBy, s.UpdatedAt.UnixMilli(), s.ID, st.workspace)
+		s.Title, s.TitledBy, s.UpdatedAt.UnixMilli(), s.ID, st.workspace)
 	if err != nil {
 		return fmt.Errorf("rename session %s: %w", s.Handle(), err)
 	}

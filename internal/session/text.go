@@ -210,3 +210,31 @@ func cutBytes(text string, n int) string {
 	}
 	return text[:n]
 }
+
+// cutRunes returns the first n characters of text.
+func cutRunes(text string, n int) string {
+	for i := range text {
+		if n == 0 {
+			return text[:i]
+		}
+		n--
+	}
+	return text
+}
+
+// escapeControls returns JSON in which no control character stands as itself: a string may
+// hold one that terminals obey, and means the same with its number.
+func escapeControls(raw string) string {
+	if !needsCleaning(raw) {
+		return raw
+	}
+	var b strings.Builder
+	for _, r := range raw {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
