@@ -31,7 +31,7 @@ func (e *Env) Print(m proto.Message, v View) error {
 		if err != nil {
 			return fmt.Errorf("print answer: %w", err)
 		}
-		return e.Println(string(data))
+		return e.PrintJSON(data)
 	}
 	p := page{columns: v.Columns}
 	p.message(m.ProtoReflect(), "", true)
@@ -56,6 +56,9 @@ func (e *Env) Table(heading []string, rows [][]string) error {
 	_, err := io.WriteString(e.Out, table{heading, rows}.format(e.Width, e.Color))
 	return err
 }
+
+// PrintJSON prints JSON that is on one line.
+func (e *Env) PrintJSON(data []byte) error { return e.Println(escaped(string(data))) }
 
 // Println prints one line as it is.
 func (e *Env) Println(line string) error {

@@ -1,6 +1,7 @@
 package env
 
 import (
+	"fmt"
 	"strings"
 	"unicode"
 
@@ -27,6 +28,21 @@ func Text(s string) string {
 		}
 		return harmless(r)
 	}, s)
+}
+
+// escaped returns JSON with what would steer a terminal written as the escapes that stand
+// for it, so that the same is read from it.
+func escaped(text string) string {
+	var b strings.Builder
+	b.Grow(len(text))
+	for _, r := range text {
+		if harmless(r) == r {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, `\u%04x`, r) // none of them is beyond four digits
+		}
+	}
+	return b.String()
 }
 
 // harmless returns U+FFFD for a character that steers a terminal: a control character, or

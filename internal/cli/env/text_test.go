@@ -1,6 +1,29 @@
 package env
 
-import "testing"
+import (
+	"encoding/json"
+	"testing"
+	"unicode"
+)
+
+func TestJSONCannotSteerATerminalAndSaysTheSame(t *testing.T) {
+	for _, text := range []string{"plain", "デプロイ手順 🚀 مرحبا \ufffd", "\u009b2J\u0085\u007f\u202e\u2066", "\x1b[31m\x00\r\n"} {
+		data, err := json.Marshal(map[string]string{text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := escaped(string(data))
+		for _, r := range got {
+			if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
+				t.Errorf("%q has %U", got, r)
+			}
+		}
+		var read map[string]string
+		if err := json.Unmarshal([]byte(got), &read); err != nil || read[text] != text {
+			t.Errorf("%q is read as %q: %v", got, read, err)
+		}
+	}
+}
 
 func TestDataCannotSteerATerminal(t *testing.T) {
 	tests := []struct{ name, in, line, text string }{

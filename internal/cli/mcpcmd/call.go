@@ -31,7 +31,7 @@ func call(e *env.Env) *cli.Command {
 			if err != nil {
 				return errors.New(err.Error()) // wrong arguments of the tool are not those of the command
 			}
-			return e.Println(string(result))
+			return e.PrintJSON(result)
 		},
 	}
 }

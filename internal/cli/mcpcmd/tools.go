@@ -66,7 +66,7 @@ func printJSON(e *env.Env, tools []mcptool.Tool) error {
 	if err != nil {
 		return fmt.Errorf("print tools: %w", err)
 	}
-	return e.Println(string(data))
+	return e.PrintJSON(data)
 }
 
 // word returns the word for a value of an enum.
