@@ -8,17 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 
 	"github.com/urfave/cli/v3"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"compozy.dev/compozy/internal/cli/agentcmd"
+	"compozy.dev/compozy/internal/cli/attentioncmd"
 	"compozy.dev/compozy/internal/cli/auditcmd"
 	"compozy.dev/compozy/internal/cli/daemoncmd"
 	"compozy.dev/compozy/internal/cli/env"
 	"compozy.dev/compozy/internal/cli/mcpcmd"
 	"compozy.dev/compozy/internal/cli/memorycmd"
+	"compozy.dev/compozy/internal/cli/sessioncmd"
 	"compozy.dev/compozy/internal/cli/taskcmd"
 	"compozy.dev/compozy/internal/cli/workspacecmd"
 	"compozy.dev/compozy/internal/config"
@@ -74,6 +78,7 @@ func run(p Process) (err error) {
 		Terminal:  terminal(p.In) > 0,
 		Width:     width,
 		Color:     width > 0 && get("NO_COLOR") == "" && get("TERM") != "dumb",
+		Pager:     pager(p.Lookup),
 		Directory: p.Directory,
 		Home:      home,
 		OwnHome:   get(config.HomeVariable) != "",
@@ -96,6 +101,22 @@ func terminal(f *os.File) int {
 		return 80 // a terminal that does not know its width
 	}
 	return int(size.Col)
+}
+
+// pager returns the command line of the person's pager: PAGER, where an empty one and cat
+// mean none, else less where it is installed.
+func pager(lookup func(string) (string, bool)) string {
+	command, set := lookup("PAGER")
+	switch _, err := exec.LookPath("less"); {
+	case set && (strings.TrimSpace(command) == "" || command == "cat"):
+		return ""
+	case set:
+		return command
+	case err == nil:
+		return "less"
+	default:
+		return ""
+	}
 }
 
 // takeOut returns a descriptor of its own for stdout, and makes what is written to stdout
@@ -132,6 +153,9 @@ func root(e *env.Env) *cli.Command {
 		Commands: []*cli.Command{
 			daemoncmd.New(e),
 			workspacecmd.New(e),
+			sessioncmd.New(e),
+			agentcmd.New(e),
+			attentioncmd.New(e),
 			taskcmd.New(e),
 			memorycmd.New(e),
 			mcpcmd.New(e),

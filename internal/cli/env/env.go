@@ -37,6 +37,8 @@ type Env struct {
 	Width int
 	// Color says whether Out shows colours.
 	Color bool
+	// Pager is the command line that shows long texts on a terminal; empty: none.
+	Pager string
 	// Directory is the absolute working directory; empty when it is gone.
 	Directory string
 	// Home is where the daemon keeps everything.

@@ -1,0 +1,304 @@
+package sessioncmd
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v3"
+
+	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	"compozy.dev/compozy/internal/cli/env"
+	"compozy.dev/compozy/internal/fault"
+)
+
+// When a watch ends.
+const (
+	untilEnd  = "end"
+	untilIdle = "idle"
+)
+
+// watch follows a session.
+func (c *commands) watch() *cli.Command {
+	return &cli.Command{
+		Name:      "watch",
+		Usage:     "Follow a session as it works",
+		ArgsUsage: "SESSION",
+		Description: "SESSION is a handle or an id. Its last turn is shown, then everything as it happens, until the session ends. On a terminal its questions are answered where you stand: type " + how + ". Leaving with Ctrl-C changes nothing of the session.\n\n" +
+			example("compozy session watch s3 --until idle"),
+		Flags: []cli.Flag{
+			&cli.StringFlag{
+				Name: "until", Value: untilEnd, Validator: env.OneOf(untilEnd, untilIdle),
+				Usage: "`WHEN` to leave: end, when the session has ended, or idle, when it has nothing to do either.",
+			},
+		},
+		Action: func(ctx context.Context, cmd *cli.Command) error {
+			client, ws, err := c.client(ctx)
+			if err != nil {
+				return err
+			}
+			return c.family.Explain(c.follow(ctx, client, &sessionv1.WatchRequest{WorkspaceId: ws, Id: cmd.Args().First()}, cmd.String("until")))
+		},
+	}
+}
+
+// follow shows what happens in a session until it ends, or the person leaves.
+func (c *commands) follow(ctx context.Context, client sessionv1.SessionServiceClient, req *sessionv1.WatchRequest, until string) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	stream, err := client.Watch(ctx, req)
+	if err != nil {
+		return err
+	}
+	w := &watcher{commands: c, client: client, request: req, until: until, printer: c.printer(), calls: map[string]*call{}}
+	if c.Format == env.FormatJSON {
+		w.printer = &printer{out: c.Err}
+	}
+	messages := make(chan received)
+	gone := make(chan struct{})
+	go func() { // ends with the stream, and that with ctx
+		defer close(gone)
+		for {
+			m, err := stream.Recv()
+			select {
+			case messages <- received{m, err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	err = w.run(ctx, messages)
+	stop()
+	<-gone
+	return err
+}
+
+// received is what came over a stream.
+type received struct {
+	message *sessionv1.WatchResponse
+	err     error
+}
+
+// watcher is one watch of a session.
+type watcher struct {
+	*commands
+	*printer
+
+	client  sessionv1.SessionServiceClient
+	request *sessionv1.WatchRequest
+	until   string
+
+	session *sessionv1.Session // where it stands; nil before the first message
+	asked   string             // id of the question that was shown last; empty: none is pending
+	typed   chan string        // lines of the terminal; nil before the first question
+	calls   map[string]*call   // tool calls that go on, by id
+	plan    string             // as it was shown last
+	last    string             // kind of what was shown last
+	began   time.Time          // when the turn that is shown began; zero: before the watch
+}
+
+// run handles what happens and what is typed, until either says that this is all.
+func (w *watcher) run(ctx context.Context, messages <-chan received) error {
+	for {
+		select {
+		case <-ctx.Done():
+			w.left()
+			return w.printer.err
+		case m := <-messages:
+			switch {
+			case ctx.Err() != nil:
+				w.left()
+				return w.printer.err
+			case errors.Is(m.err, io.EOF):
+				return w.result(ctx)
+			case m.err != nil:
+				w.end()
+				return m.err
+			}
+			over, err := w.message(ctx, m.message)
+			if err == nil {
+				err = w.printer.err
+			}
+			if err != nil {
+				return err
+			}
+			if over {
+				return w.result(ctx)
+			}
+		case line := <-w.typed:
+			if err := w.answer(ctx, line); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// left says that the session goes on.
+func (w *watcher) left() {
+	w.end()
+	if w.session == nil {
+		return
+	}
+	id := w.session.GetHandle()
+	_, _ = fmt.Fprintf(w.Err, "%s goes on; `compozy session watch %s` follows it again, `compozy session interrupt %s` ends its turn\n", id, id, id)
+}
+
+// message handles one message, and reports whether the watch is over.
+func (w *watcher) message(ctx context.Context, m *sessionv1.WatchResponse) (over bool, err error) {
+	if w.Format == env.FormatJSON {
+		if err := w.Print(m, env.View{}); err != nil {
+			return false, err
+		}
+	}
+	first := w.session == nil
+	if s := m.GetSession(); s != nil {
+		w.session = s
+	}
+	if m.GetEvent() != nil && w.Format != env.FormatJSON {
+		w.event(m.GetEvent())
+	}
+	if m.GetSession() == nil {
+		return false, nil
+	}
+	if w.finished() {
+		if first && w.Format != env.FormatJSON {
+			err = w.lastTurn(ctx)
+		}
+		return true, err
+	}
+	return false, w.pending(ctx)
+}
+
+// finished reports whether the session stands where the watch ends.
+func (w *watcher) finished() bool {
+	switch w.session.GetStatus() {
+	case sessionv1.Status_STATUS_STOPPED, sessionv1.Status_STATUS_FAILED, sessionv1.Status_STATUS_LOST:
+		return true
+	case sessionv1.Status_STATUS_IDLE:
+		return w.until == untilIdle && w.session.GetQueued() == 0
+	default:
+		return false
+	}
+}
+
+// lastTurn shows the last turn of a session to which nothing happens any more.
+func (w *watcher) lastTurn(ctx context.Context) error {
+	if w.session.GetTurns() == 0 {
+		return nil
+	}
+	resp, err := w.client.Read(ctx, &sessionv1.ReadRequest{
+		WorkspaceId: w.request.GetWorkspaceId(),
+		Id:          fmt.Sprintf("%s:%d", w.session.GetHandle(), w.session.GetTurns()),
+	})
+	if err != nil {
+		return err
+	}
+	for _, turn := range resp.GetTurns() {
+		w.turn(turn)
+	}
+	return nil
+}
+
+// result says where the session stands at the end of the watch. A session that did not
+// come to a good end makes the command fail.
+func (w *watcher) result(context.Context) error {
+	w.end()
+	switch w.session.GetStatus() {
+	case sessionv1.Status_STATUS_FAILED, sessionv1.Status_STATUS_LOST:
+		return fault.New(fault.Conflict, "%s; start it again with: compozy session resume %s", standing(w.session), w.session.GetHandle())
+	default:
+		w.line(bold, "%s", standing(w.session))
+		return w.printer.err
+	}
+}
+
+// pending shows the question that the session waits for, once.
+func (w *watcher) pending(ctx context.Context) error {
+	if w.session.GetStatus() != sessionv1.Status_STATUS_WAITING {
+		if w.asked != "" && w.typed != nil {
+			w.end() // nobody is asked any more
+		}
+		w.asked = ""
+		return nil
+	}
+	q, err := w.client.Question(ctx, &sessionv1.QuestionRequest{WorkspaceId: w.request.GetWorkspaceId(), Id: w.session.GetId()})
+	if err != nil {
+		return err
+	}
+	if !q.GetPending() || q.GetQuestionId() == w.asked {
+		return nil
+	}
+	w.asked = q.GetQuestionId()
+	if !w.interactive() {
+		w.end()
+		p := &printer{out: w.Err}
+		p.question(w.session.GetHandle(), q)
+		p.line(plain, "  Answer it with: compozy session answer %s NUMBER|TEXT --question-id %s", w.session.GetHandle(), q.GetQuestionId())
+		return p.err
+	}
+	w.question(w.session.GetHandle(), q)
+	w.write(plain, ask)
+	if w.typed == nil {
+		w.typed = make(chan string)
+		// It ends with the process: a read of a terminal cannot be called off.
+		go lines(w.In, w.typed)
+	}
+	return nil
+}
+
+// interactive reports whether a person sits there who can be asked.
+func (w *watcher) interactive() bool {
+	return w.Terminal && w.Width > 0 && w.Format != env.FormatJSON
+}
+
+// lines sends each line that is typed, and the empty one when there are no more.
+func lines(in io.Reader, typed chan<- string) {
+	scanner := bufio.NewScanner(in)
+	for scanner.Scan() {
+		typed <- strings.TrimSpace(scanner.Text())
+	}
+}
+
+// answer answers the question that is pending with what was typed.
+func (w *watcher) answer(ctx context.Context, line string) error {
+	w.open = false // what was typed ended the line
+	switch {
+	case w.asked == "" && line == "":
+		return nil
+	case w.asked == "":
+		w.line(dim, "Nothing is asked now; prompt the session with: compozy session send %s TEXT", w.session.GetHandle())
+		return w.printer.err
+	case line == "":
+		w.write(plain, ask)
+		return w.printer.err
+	}
+	resp, err := w.client.Answer(ctx, &sessionv1.AnswerRequest{
+		WorkspaceId: w.request.GetWorkspaceId(), Id: w.session.GetId(), QuestionId: w.asked, Answer: line,
+	})
+	switch fault.Of(err) {
+	case fault.Conflict, fault.InvalidArgument, fault.PermissionDenied, fault.NotFound:
+		w.line(red, "%v", w.family.Explain(err))
+	default:
+		if err != nil {
+			return err
+		}
+		w.line(dim, "%s", settled(resp))
+		w.session = resp.GetSession()
+		w.asked = ""
+		return w.pending(ctx)
+	}
+	if fault.Of(err) != fault.Conflict {
+		w.write(plain, ask)
+	}
+	return w.printer.err
+}
