@@ -103,7 +103,7 @@ func (e Entry) recallable() bool { return !e.Archived && !e.Status.over() }
 
 // check returns what is wrong with an entry that a request describes.
 func (e Entry) check() (bad []fault.Field) {
-	if strings.TrimSpace(e.Text) == "" {
+	if ref.Blank(e.Text) {
 		bad = append(bad, fault.Field{Path: "text", Problem: "is blank; say what is known, in full sentences"})
 	}
 	if len(e.Tags) > maxTags {

@@ -210,6 +210,7 @@ func TestWhatCannotBeStoredIsRefusedByField(t *testing.T) {
 			fields string
 		}{
 			{&memoryv1.StoreRequest{Text: " \n\t"}, "text"},
+			{&memoryv1.StoreRequest{Text: "\u200b\u2060\ufeff"}, "text"},
 			{&memoryv1.StoreRequest{Text: "a\x00b", Source: "\x00", Tags: []string{"a", "b\x00"}, About: &memoryv1.About{Path: "\x00"}}, "about.path source tags[1] text"},
 			{&memoryv1.StoreRequest{Text: "a", Tags: []string{"a", " ", "b\nc"}, Key: ref.NewID("mem", time.Now())}, "key tags[1] tags[2]"},
 			{&memoryv1.StoreRequest{Text: "a", Key: "readme#setup"}, "key"},

@@ -341,6 +341,7 @@ func TestCreateIsAllOrNothingAndNamesAllThatIsWrong(t *testing.T) {
 		f := refused(h.t, h.Create, ctx, &taskv1.CreateRequest{Tasks: []*taskv1.Draft{
 			{Title: "fine"},
 			{Title: " "},
+			{Title: "\u200b\u3164"},
 			{Title: "two\nlines"},
 			{Title: "x", Key: "t7"},
 			{Title: "x", Key: "s12"},
@@ -348,8 +349,8 @@ func TestCreateIsAllOrNothingAndNamesAllThatIsWrong(t *testing.T) {
 			{Title: "x", Key: "same"},
 			{Title: "y", Key: "same"},
 		}}, fault.InvalidArgument)
-		if len(f.Fields) != 6 {
-			h.t.Errorf("got %d fields, want 6: %v", len(f.Fields), f.Fields)
+		if len(f.Fields) != 7 {
+			h.t.Errorf("got %d fields, want 7: %v", len(f.Fields), f.Fields)
 		}
 		refused(h.t, h.Create, ctx, &taskv1.CreateRequest{Tasks: []*taskv1.Draft{{Title: "fine"}, {Title: "x", Key: "taken"}}},
 			fault.Conflict, "tasks[1].key", "t1")

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protorange"
 
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/ref"
 )
 
 // checkText refuses the one character that not every engine can store.
@@ -36,7 +37,7 @@ func checkText(req proto.Message) error {
 // titleProblem says what is wrong with a title; empty: nothing.
 func titleProblem(title string) string {
 	switch {
-	case strings.TrimSpace(title) == "":
+	case ref.Blank(title):
 		return "is blank; say in one line what is to be done"
 	case strings.ContainsAny(title, "\r\n"):
 		return "has more than one line; put the rest into body"
