@@ -40,6 +40,7 @@ var imports = []struct {
 	{"internal/auth", []string{"internal/fault"}},
 	{"internal/process", nil},
 	{"internal/agent", []string{"internal/process", "internal/fault"}},
+	{"internal/agent/agenttest", []string{"internal/agent"}},
 	{"internal/event", []string{"internal/storage", "internal/fault"}},
 	{"internal/ref", []string{"internal/fault"}},
 	{"internal/search", []string{"internal/fault"}},

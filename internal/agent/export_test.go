@@ -1,0 +1,4 @@
+package agent
+
+// Complaints returns what is kept of the agent's standard error.
+func (a *Agent) Complaints() string { return a.stderr.String() }
