@@ -72,13 +72,17 @@ soak: ## kill -9 loops and races, many rounds
 clients: build ## drive the relay with real MCP clients from npm
 	@tools/clients/run.sh $(BIN)/compozy
 
+.PHONY: agents
+agents: build ## run real coding agents from npm against a model stub
+	@tools/agents/run.sh $(BIN)/compozy
+
 .PHONY: vuln
 vuln: ## look for known vulnerabilities (needs the network)
 	@$(TOOL) govulncheck ./...
 
 .PHONY: clean
 clean: ## remove what was built
-	@rm -rf $(BIN) tools/buf/node_modules tools/clients/node_modules
+	@rm -rf $(BIN) tools/buf/node_modules tools/clients/node_modules tools/agents/node_modules tools/agents/more/node_modules
 
 $(BUF): tools/buf/package-lock.json
 	@npm ci --prefix tools/buf --ignore-scripts --no-audit --no-fund --silent

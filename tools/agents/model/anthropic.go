@@ -40,7 +40,7 @@ func readAnthropic(_ *http.Request, body []byte) (talk, error) {
 			case words != "" && !answered:
 				// What stands beside a result is a reminder of the agent's. A message may hold
 				// several prompts: those of cancelled turns come first.
-				t.prompt, t.results = words, nil
+				t.say(words)
 			}
 		}
 	}

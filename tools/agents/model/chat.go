@@ -35,7 +35,7 @@ func readChat(_ *http.Request, body []byte) (talk, error) {
 			t.results = append(t.results, m.Content.text())
 		case "user":
 			if words := said(m.Content.text()); words != "" {
-				t.prompt, t.results = words, nil
+				t.say(words)
 			}
 		}
 	}

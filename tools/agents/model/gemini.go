@@ -63,7 +63,7 @@ func readGemini(r *http.Request, body []byte) (talk, error) {
 			words = append(words, p.Text)
 		}
 		if prompt := said(strings.Join(words, "\n")); prompt != "" && !answered {
-			t.prompt, t.results = prompt, nil
+			t.say(prompt)
 		}
 	}
 	return t, nil

@@ -6,6 +6,7 @@
 //	CALL write {"path": "a.txt"}   call the first offered tool whose name ends in write
 //	SLEEP 500                      wait 500 ms
 //	WORDS 2000                     say 2000 words
+//	FIRST                          say the first prompt of the conversation
 //
 // After a call's result it says "TOOL SAID: " and the result, and goes on with the lines
 // after that call. A prompt without such a line is echoed. A request that wants JSON of

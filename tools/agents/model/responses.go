@@ -21,7 +21,9 @@ func readResponses(_ *http.Request, body []byte) (talk, error) {
 		return talk{}, err
 	}
 	t := talk{model: q.Model, stream: q.Stream, schema: q.Text.Format.Schema, tools: flatten(q.Tools)}
-	if json.Unmarshal(q.Input, &t.prompt) == nil {
+	var prompt string
+	if json.Unmarshal(q.Input, &prompt) == nil {
+		t.say(prompt)
 		return t, nil
 	}
 	var items []struct {
@@ -42,7 +44,7 @@ func readResponses(_ *http.Request, body []byte) (talk, error) {
 			t.results = append(t.results, item.Output.text())
 		case item.Role == "user":
 			if words := said(item.Content.text()); words != "" {
-				t.prompt, t.results = words, nil
+				t.say(words)
 			}
 		}
 	}

@@ -14,10 +14,19 @@ import (
 type talk struct {
 	model   string
 	stream  bool
+	first   string   // the first thing the user said
 	prompt  string   // the last thing the user said
 	results []string // what tools answered since then, oldest first
 	tools   []tool
 	schema  map[string]any // what the answer must be an instance of; nil: free text
+}
+
+// say puts another prompt into the talk. What tools answered before is no longer of interest.
+func (t *talk) say(words string) {
+	if t.first == "" {
+		t.first = words
+	}
+	t.prompt, t.results = words, nil
 }
 
 // tool is one that the agent offers. Only OpenAI's responses know namespaces and tools that
@@ -73,7 +82,7 @@ func said(text string) string {
 	}
 }
 
-var order = regexp.MustCompile(`^\s*(CALL (\S+) (\{.*\})|SLEEP (\d+)|WORDS (\d+))\s*$`)
+var order = regexp.MustCompile(`^\s*(CALL (\S+) (\{.*\})|SLEEP (\d+)|WORDS (\d+)|FIRST)\s*$`)
 
 // reply decides the model's next message.
 func reply(t talk) answer {
@@ -111,9 +120,11 @@ func reply(t talk) answer {
 		case m[4] != "":
 			ms, _ := strconv.Atoi(m[4])
 			a.wait += time.Duration(ms) * time.Millisecond
-		default:
+		case m[5] != "":
 			n, _ := strconv.Atoi(m[5])
 			text = append(text, words(min(n, 1_000_000)))
+		default:
+			text = append(text, "FIRST: "+t.first)
 		}
 		if a.call != nil {
 			break

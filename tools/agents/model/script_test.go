@@ -25,6 +25,7 @@ func TestThePromptDecides(t *testing.T) {
 		"an order inside a sentence is none":      {prompt: "do not CALL Write {}", text: "ECHO: do not CALL Write {}"},
 		"words are said":                          {prompt: "WORDS 3", text: "word1 word2 word3"},
 		"sleep comes first":                       {prompt: "SLEEP 30\nWORDS 1", text: "word1", wait: 30 * time.Millisecond},
+		"the first prompt is remembered":          {prompt: "FIRST", text: "FIRST: once"},
 		"nothing to say is said":                  {prompt: "SLEEP 1", text: "DONE", wait: time.Millisecond},
 		"the first call":                          {prompt: two, call: "Write"},
 		"what stands after it waits for a result": {prompt: two, results: []string{"ok"}, text: "TOOL SAID: ok\nword1 word2", call: "mcp__compozycompozy_host__tasks__create", wait: 20 * time.Millisecond},
@@ -37,7 +38,7 @@ func TestThePromptDecides(t *testing.T) {
 		"arguments that are not JSON": {prompt: "CALL Write {no}", text: "BAD CALL: the arguments of Write are not JSON: {no}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := reply(talk{prompt: c.prompt, results: c.results, tools: offer})
+			got := reply(talk{first: "once", prompt: c.prompt, results: c.results, tools: offer})
 			called := ""
 			if got.call != nil {
 				called = got.call.tool.full()

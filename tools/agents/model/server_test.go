@@ -257,6 +257,15 @@ func TestThePromptAfterACancelledTurnCounts(t *testing.T) {
 	}
 }
 
+func TestTheFirstPromptIsRemembered(t *testing.T) {
+	events := post(t, serve(t)+"/v1/chat/completions", `{"model": "m", "messages": [{"role": "system", "content": "s"},
+		{"role": "user", "content": "<environment_context>x</environment_context>"}, {"role": "user", "content": "once"},
+		{"role": "assistant", "content": "ECHO: once"}, {"role": "user", "content": "FIRST"}]}`)
+	if got := at(events[0], "choices", 0, "message", "content"); got != "FIRST: once" {
+		t.Errorf("said %q", got)
+	}
+}
+
 func TestASleepEndsWhenTheAgentHangsUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
