@@ -177,6 +177,8 @@ type happening struct {
 	Reason string `json:"reason,omitempty"`
 	// Text is what whoever waits for the session is told.
 	Text string `json:"text,omitempty"`
+	// More says that something is queued, so that a session that is idle goes on by itself.
+	More bool `json:"more,omitempty"`
 }
 
 // record appends to the log what happened to a session, and wakes those who watch it.
@@ -269,7 +271,11 @@ func (st *store) setStatus(s *Session, to Status, reason string) error {
 	if err != nil {
 		return err
 	}
-	return st.record(s, string(to), happening{From: from, To: to, Reason: reason, Text: text})
+	next, err := st.nextInput(s.ID)
+	if err != nil {
+		return err
+	}
+	return st.record(s, string(to), happening{From: from, To: to, Reason: reason, Text: text, More: next != nil})
 }
 
 // tell returns one line about how a session stands.

@@ -156,11 +156,13 @@ func (st *store) foldOpen(t *Turn) error {
 	if !t.EndedAt.IsZero() {
 		return nil
 	}
-	return st.entriesOf(t.Session, t.First-1, 0, func(e Entry) {
+	err := st.entriesOf(t.Session, t.First-1, 0, func(e Entry) {
 		if e.Turn == t.Number {
 			t.add(e)
 		}
 	})
+	t.finish()
+	return err
 }
 
 // unfinished returns the turn of a session that has not ended, with its items; nil: there
@@ -206,6 +208,7 @@ func (st *store) endTurn(t *Turn) error {
 	if t.StopReason == "" {
 		t.StopReason = failedTurn
 	}
+	t.close()
 	items, err := json.Marshal(t.Items)
 	if err != nil {
 		return fmt.Errorf("end turn %d: %w", t.Number, err)
@@ -220,7 +223,8 @@ func (st *store) endTurn(t *Turn) error {
 	return st.spend(t)
 }
 
-// failedTurn is the stop reason of a turn that no agent ended.
+// failedTurn is the stop reason of a turn that no agent ended, and the state of a tool call
+// that did not end in its turn.
 const failedTurn = "failed"
 
 // spend writes what a turn has cost so far, and makes the session's cost the sum of its

@@ -77,6 +77,7 @@ type folding struct {
 type call struct {
 	index    int // of its item
 	title    string
+	kind     string // such as read or edit
 	path     string // of the first file that it is about
 	command  string
 	changes  []string // a line for each file that it changes
@@ -103,9 +104,24 @@ func (t *Turn) add(e Entry) {
 		}
 	case entryNotice:
 		var n noted
-		if lenient(e.JSON, &n) && n.Text != "" {
-			t.put(Item{Kind: itemNotice, Text: cutText(clean(n.Text))})
+		if lenient(e.JSON, &n) {
+			t.notice(n.Text)
 		}
+	case entryStatus:
+		var s struct {
+			Notices []string `json:"notices"`
+		}
+		if lenient(e.JSON, &s) {
+			for _, n := range s.Notices {
+				t.notice(n)
+			}
+		}
+	}
+}
+
+func (t *Turn) notice(text string) {
+	if text = clean(text); text != "" {
+		t.put(Item{Kind: itemNotice, Text: cutText(text)})
 	}
 }
 
@@ -133,6 +149,13 @@ type update struct {
 		Path string `json:"path"`
 	} `json:"locations"`
 
+	// Meta is where some agents tell what a command prints, piece by piece.
+	Meta struct {
+		Terminal struct {
+			Data string `json:"data"`
+		} `json:"terminal_output_delta"`
+	} `json:"_meta"`
+
 	Entries []struct {
 		Content string `json:"content"`
 		Status  string `json:"status"`
@@ -140,9 +163,9 @@ type update struct {
 
 	Used int64 `json:"used"`
 	Size int64 `json:"size"`
-	Cost *struct {
-		Amount   float64 `json:"amount"`
-		Currency string  `json:"currency"`
+	Cost struct {
+		Amount   *float64 `json:"amount"`
+		Currency string   `json:"currency"`
 	} `json:"cost"`
 }
 
@@ -284,6 +307,16 @@ func (t *Turn) finish() {
 	}
 }
 
+// close completes the items of a turn that has ended: nothing goes on in it.
+func (t *Turn) close() {
+	t.finish()
+	for i := range t.Items {
+		if item := &t.Items[i]; item.Kind == itemTool && (item.Status == "pending" || item.Status == "in_progress") {
+			item.Status = failedTurn
+		}
+	}
+}
+
 // tool folds what an agent tells of a tool call into its item.
 func (t *Turn) tool(u update) {
 	f := &t.folding
@@ -320,6 +353,9 @@ func (c *call) read(u update) {
 	if title := line(u.Title); title != "" {
 		c.title = title
 	}
+	if kind := line(u.ToolKind); kind != "" {
+		c.kind = kind
+	}
 	if len(u.Locations) > 0 {
 		c.path = line(u.Locations[0].Path)
 	}
@@ -334,6 +370,9 @@ func (c *call) read(u update) {
 	content := lenientList(u.Content)
 	if len(content) > 0 {
 		c.content(content)
+	}
+	if printed := u.Meta.Terminal.Data; printed != "" && len(c.returned) < itemBytes {
+		c.returned = cutText(c.returned + clean(printed))
 	}
 	if returned := cutText(clean(outputOf(u.RawOutput))); returned != "" {
 		c.returned = returned
@@ -370,6 +409,8 @@ func (c *call) content(list []block) {
 func (c *call) line() string {
 	text := c.title
 	switch {
+	case text != "" && c.command == "" && (text == path.Base(c.path) || text == c.path):
+		text = strings.TrimSpace(c.kind + " " + text) // some tell the file alone
 	case c.command != "" && !strings.Contains(text, c.command):
 		text = strings.TrimSpace(text + " " + c.command)
 	case c.command == "" && c.path != "" && !strings.Contains(text, path.Base(c.path)):
@@ -618,8 +659,8 @@ func usageOf(raw json.RawMessage) (usage, bool) {
 	}
 	found := usage{Used: max(u.Used, 0), Size: max(u.Size, 0)}
 	const most = 1e9 // dollars; more is no cost
-	if c := u.Cost; c != nil && c.Amount >= 0 && c.Amount < most && (c.Currency == "" || strings.EqualFold(c.Currency, "USD")) {
-		found.CostMicros, found.HasCost = int64(math.Round(c.Amount*1e6)), true
+	if c := u.Cost; c.Amount != nil && *c.Amount >= 0 && *c.Amount < most && (c.Currency == "" || strings.EqualFold(c.Currency, "USD")) {
+		found.CostMicros, found.HasCost = int64(math.Round(*c.Amount*1e6)), true
 	}
 	return found, true
 }
