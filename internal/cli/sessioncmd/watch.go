@@ -3,6 +3,7 @@ package sessioncmd
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +58,7 @@ func (c *commands) follow(ctx context.Context, client sessionv1.SessionServiceCl
 	if err != nil {
 		return err
 	}
-	w := &watcher{commands: c, client: client, request: req, until: until, printer: c.printer(), calls: map[string]*call{}}
+	w := &watcher{commands: c, client: client, request: req, until: until, printer: c.printer(), calls: map[string]*call{}, posed: map[string]bool{}}
 	if c.Format == env.FormatJSON {
 		w.printer = &printer{out: c.Err}
 	}
@@ -99,7 +100,8 @@ type watcher struct {
 	until   string
 
 	session *sessionv1.Session // where it stands; nil before the first message
-	asked   string             // id of the question that was shown last; empty: none is pending
+	posed   map[string]bool    // ids of the questions that came by
+	asked   string             // id of the question that a person is asked; empty: none
 	typed   chan string        // lines of the terminal; nil before the first question
 	calls   map[string]*call   // tool calls that go on, by id
 	plan    string             // as it was shown last
@@ -120,7 +122,7 @@ func (w *watcher) run(ctx context.Context, messages <-chan received) error {
 				w.left()
 				return w.printer.err
 			case errors.Is(m.err, io.EOF):
-				return w.result(ctx)
+				return w.result()
 			case m.err != nil:
 				w.end()
 				return m.err
@@ -133,7 +135,7 @@ func (w *watcher) run(ctx context.Context, messages <-chan received) error {
 				return err
 			}
 			if over {
-				return w.result(ctx)
+				return w.result()
 			}
 		case line := <-w.typed:
 			if err := w.answer(ctx, line); err != nil {
@@ -164,19 +166,19 @@ func (w *watcher) message(ctx context.Context, m *sessionv1.WatchResponse) (over
 	if s := m.GetSession(); s != nil {
 		w.session = s
 	}
-	if m.GetEvent() != nil && w.Format != env.FormatJSON {
-		w.event(m.GetEvent())
+	if e := m.GetEvent(); e != nil {
+		if w.Format != env.FormatJSON {
+			w.event(e)
+		}
+		return false, w.pending(ctx, e)
 	}
-	if m.GetSession() == nil {
+	if !w.finished() {
 		return false, nil
 	}
-	if w.finished() {
-		if first && w.Format != env.FormatJSON {
-			err = w.lastTurn(ctx)
-		}
-		return true, err
+	if first && w.Format != env.FormatJSON {
+		err = w.lastTurn(ctx)
 	}
-	return false, w.pending(ctx)
+	return true, err
 }
 
 // finished reports whether the session stands where the watch ends.
@@ -185,7 +187,8 @@ func (w *watcher) finished() bool {
 	case sessionv1.Status_STATUS_STOPPED, sessionv1.Status_STATUS_FAILED, sessionv1.Status_STATUS_LOST:
 		return true
 	case sessionv1.Status_STATUS_IDLE:
-		return w.until == untilIdle && w.session.GetQueued() == 0
+		// What is queued is not delivered where there is a reason, such as a budget.
+		return w.until == untilIdle && (w.session.GetQueued() == 0 || w.session.GetReason() != "")
 	default:
 		return false
 	}
@@ -211,7 +214,7 @@ func (w *watcher) lastTurn(ctx context.Context) error {
 
 // result says where the session stands at the end of the watch. A session that did not
 // come to a good end makes the command fail.
-func (w *watcher) result(context.Context) error {
+func (w *watcher) result() error {
 	w.end()
 	switch w.session.GetStatus() {
 	case sessionv1.Status_STATUS_FAILED, sessionv1.Status_STATUS_LOST:
@@ -222,20 +225,25 @@ func (w *watcher) result(context.Context) error {
 	}
 }
 
-// pending shows the question that the session waits for, once.
-func (w *watcher) pending(ctx context.Context) error {
-	if w.session.GetStatus() != sessionv1.Status_STATUS_WAITING {
-		if w.asked != "" && w.typed != nil {
-			w.end() // nobody is asked any more
+// pending shows the question that the session waits for, once, when an event says that
+// there is one. What is settled already when it comes by is not asked.
+func (w *watcher) pending(ctx context.Context, e *sessionv1.Event) error {
+	var about struct{ ID string }
+	switch _ = json.Unmarshal([]byte(e.GetJson()), &about); e.GetKind() { // one that was cut has no id
+	case "question":
+		w.posed[about.ID] = true
+	case "answer":
+		if about.ID == w.asked {
+			w.asked = ""
 		}
-		w.asked = ""
+	default:
 		return nil
 	}
 	q, err := w.client.Question(ctx, &sessionv1.QuestionRequest{WorkspaceId: w.request.GetWorkspaceId(), Id: w.session.GetId()})
 	if err != nil {
 		return err
 	}
-	if !q.GetPending() || q.GetQuestionId() == w.asked {
+	if id := q.GetQuestionId(); !q.GetPending() || id == w.asked || !w.posed[id] && about.ID != "" {
 		return nil
 	}
 	w.asked = q.GetQuestionId()
@@ -243,7 +251,7 @@ func (w *watcher) pending(ctx context.Context) error {
 		w.end()
 		p := &printer{out: w.Err}
 		p.question(w.session.GetHandle(), q)
-		p.line(plain, "  Answer it with: compozy session answer %s NUMBER|TEXT --question-id %s", w.session.GetHandle(), q.GetQuestionId())
+		p.line(plain, "  Answer it with: compozy session answer %s NUMBER|TEXT", w.session.GetHandle())
 		return p.err
 	}
 	w.question(w.session.GetHandle(), q)
@@ -261,7 +269,7 @@ func (w *watcher) interactive() bool {
 	return w.Terminal && w.Width > 0 && w.Format != env.FormatJSON
 }
 
-// lines sends each line that is typed, and the empty one when there are no more.
+// lines sends each line that is typed.
 func lines(in io.Reader, typed chan<- string) {
 	scanner := bufio.NewScanner(in)
 	for scanner.Scan() {
@@ -282,23 +290,18 @@ func (w *watcher) answer(ctx context.Context, line string) error {
 		w.write(plain, ask)
 		return w.printer.err
 	}
-	resp, err := w.client.Answer(ctx, &sessionv1.AnswerRequest{
+	_, err := w.client.Answer(ctx, &sessionv1.AnswerRequest{
 		WorkspaceId: w.request.GetWorkspaceId(), Id: w.session.GetId(), QuestionId: w.asked, Answer: line,
 	})
 	switch fault.Of(err) {
-	case fault.Conflict, fault.InvalidArgument, fault.PermissionDenied, fault.NotFound:
+	case fault.Conflict, fault.NotFound: // somebody else was first
 		w.line(red, "%v", w.family.Explain(err))
-	default:
-		if err != nil {
-			return err
-		}
-		w.line(dim, "%s", settled(resp))
-		w.session = resp.GetSession()
-		w.asked = ""
-		return w.pending(ctx)
-	}
-	if fault.Of(err) != fault.Conflict {
+		return w.printer.err
+	case fault.InvalidArgument, fault.PermissionDenied:
+		w.line(red, "%v", w.family.Explain(err))
 		w.write(plain, ask)
+		return w.printer.err
+	default:
+		return err // how it was settled is an event
 	}
-	return w.printer.err
 }
