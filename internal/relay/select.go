@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"strings"
 
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
@@ -28,9 +29,9 @@ func parseSelection(selectors []string) (selection, error) {
 		tier, ok := tiers[strings.TrimSpace(word)]
 		switch {
 		case !ok:
-			return selection{}, fault.New(fault.InvalidArgument, "tool selector %q is none of core, standard and all", word)
+			return selection{}, fault.Invalid(fault.Field{Path: "--tools", Problem: fmt.Sprintf("%q is none of core, standard and all", word)})
 		case s.tier != toolv1.Tier_TIER_UNSPECIFIED:
-			return selection{}, fault.New(fault.InvalidArgument, "one tool selector is enough: each of core, standard and all includes the ones before it")
+			return selection{}, fault.Invalid(fault.Field{Path: "--tools", Problem: "one is enough: each of core, standard and all includes the ones before it"})
 		}
 		s.tier = tier
 	}
