@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -37,6 +39,7 @@ type form struct {
 type param struct {
 	field    string
 	kind     string // "boolean", "array" or "object"; all others are text here
+	word     string // what the help calls a value
 	usage    string
 	required bool
 	argument bool
@@ -47,6 +50,9 @@ type param struct {
 // schema is what is read of a tool's input schema.
 type schema struct {
 	Type        string            `json:"type"`
+	Format      string            `json:"format"`
+	Minimum     *float64          `json:"minimum"`
+	Maximum     *float64          `json:"maximum"`
 	Description string            `json:"description"`
 	Enum        []string          `json:"enum"`
 	Properties  map[string]schema `json:"properties"`
@@ -90,12 +96,15 @@ func (f *form) add(s schema, md protoreflect.MessageDescriptor, item bool) {
 }
 
 func newParam(field string, s schema, required, item bool) param {
-	p := param{field: field, kind: s.Type, usage: s.Description, required: required, item: item}
+	p := param{field: field, kind: s.Type, word: s.word(), usage: s.Description, required: required, item: item}
 	switch field {
 	case "id", "ids":
 		p.argument = true
 	case "title", "text", "query":
 		p.argument = required
+	}
+	if s.Items != nil {
+		p.word, p.usage = s.Items.word(), p.usage+" Repeat it for each; a comma is part of the value."
 	}
 	enum := s.Enum
 	switch {
@@ -107,10 +116,41 @@ func newParam(field string, s schema, required, item bool) param {
 	if slices.ContainsFunc(enum, func(word string) bool { return !strings.Contains(p.usage, word) }) {
 		p.usage += " One of " + strings.Join(enum, ", ") + "."
 	}
+	p.usage += s.bounds()
 	if required {
 		p.usage += " Required."
 	}
 	return p
+}
+
+// word returns what the help calls a value.
+func (s schema) word() string {
+	switch {
+	case len(s.Enum) > 0:
+		return "WORD"
+	case s.Type == "integer" || s.Type == "number":
+		return "NUMBER"
+	case s.Format == "date-time":
+		return "TIME"
+	default:
+		return "TEXT"
+	}
+}
+
+// bounds returns a sentence about the numbers that are taken, if there is something to say
+// about them.
+func (s schema) bounds() string {
+	number := func(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
+	switch {
+	case s.Minimum == nil || s.Maximum == nil:
+		return ""
+	case *s.Maximum < math.MaxInt32:
+		return " From " + number(*s.Minimum) + " to " + number(*s.Maximum) + "."
+	case *s.Minimum > 0:
+		return " At least " + number(*s.Minimum) + "."
+	default:
+		return ""
+	}
 }
 
 // flagName returns the name of a flag. One that is repeated names one value.
@@ -160,9 +200,9 @@ func (f *form) flags() []cli.Flag {
 		case p.kind == "boolean":
 			flags = append(flags, &cli.BoolFlag{Name: p.flagName(), Usage: p.usage})
 		case p.kind == "array":
-			flags = append(flags, &cli.StringSliceFlag{Name: p.flagName(), Usage: p.usage})
+			flags = append(flags, textsFlag{&cli.StringSliceFlag{Name: p.flagName(), Usage: p.usage}, p.word})
 		default:
-			flags = append(flags, &cli.StringFlag{Name: p.flagName(), Usage: p.usage})
+			flags = append(flags, textFlag{&cli.StringFlag{Name: p.flagName(), Usage: p.usage}, p.word})
 		}
 	}
 	if f.list != "" && !f.verb.Plan {
@@ -257,7 +297,10 @@ func (f *form) fill(request map[string]any, file string, in io.Reader) ([]byte, 
 	if err != nil {
 		return nil, err
 	}
-	text = strings.TrimSpace(text)
+	text = strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
+	if err := f.readable(file, text); err != nil {
+		return nil, err
+	}
 	inner, object := strings.CutPrefix(text, "{")
 	if !object {
 		request[f.list] = text // text that holds JSON is as good as the JSON
@@ -269,6 +312,25 @@ func (f *form) fill(request map[string]any, file string, in io.Reader) ([]byte, 
 	}
 	// Put together as text, so that a member given twice or unknown is still refused.
 	return []byte(strings.TrimSuffix(string(flags), "}") + "," + inner), nil
+}
+
+// readable refuses a file that holds no JSON, and says where it ceases to be some.
+func (f *form) readable(file, text string) error {
+	name := strings.TrimPrefix(file, "@")
+	if file == "-" {
+		name = "the standard input"
+	}
+	var wrong *json.SyntaxError
+	switch err := json.Unmarshal([]byte(text), new(json.RawMessage)); {
+	case text == "":
+		return Usage(`%s is empty; it holds {"%s": [...]}, or the list alone`, name, f.list)
+	case errors.As(err, &wrong):
+		line := 1 + strings.Count(text[:min(int(wrong.Offset), len(text))], "\n")
+		return Usage(`%s is not JSON: line %d: %v; it holds {"%s": [...]}, or the list alone`, name, line, wrong, f.list)
+	case text[0] != '{' && text[0] != '[':
+		return Usage(`%s holds neither a list nor an object; it holds {"%s": [...]}, or the list alone`, name, f.list)
+	}
+	return nil
 }
 
 // Content returns a value, or what it stands for: @FILE a file's content, - the standard
@@ -311,25 +373,42 @@ func (f *form) explain(cmd *cli.Command, err error) error {
 		return err
 	}
 	told := *e
-	if e.Kind == fault.InvalidArgument && len(e.Fields) > 0 && !cmd.IsSet("file") {
+	if len(e.Fields) > 0 && !cmd.IsSet("file") {
 		told.Fields = slices.Clone(e.Fields)
 		for i := range told.Fields {
-			told.Fields[i].Path = f.called(told.Fields[i].Path)
+			told.Fields[i].Path = f.called(cmd, told.Fields[i].Path)
 		}
-		told.Message = fault.Invalid(told.Fields...).Message
+		// Only a message that is made of the fields can be made anew.
+		if e.Kind == fault.InvalidArgument || e.Message == fault.Invalid(e.Fields...).Message {
+			told.Message = fault.Invalid(told.Fields...).Message
+		}
 	}
 	told.Message = f.words.Replace(told.Message)
 	return &told
 }
 
 // called returns how the command line calls the field at a path of the request.
-func (f *form) called(path string) string {
+func (f *form) called(cmd *cli.Command, path string) string {
 	field, item := strings.CutPrefix(path, f.list+"[0].")
 	for _, p := range f.params {
 		rest, ok := strings.CutPrefix(field, p.field)
 		if ok && p.item == item && (rest == "" || rest[0] == '.' || rest[0] == '[') {
-			return p.label() + rest
+			return p.label() + p.which(cmd, rest)
 		}
 	}
 	return path
+}
+
+// which returns the rest of a path in words. Of a flag that is repeated it counts which one
+// is meant, if there is more than one.
+func (p param) which(cmd *cli.Command, rest string) string {
+	index, after, ok := strings.Cut(strings.TrimPrefix(rest, "["), "]")
+	n, err := strconv.Atoi(index)
+	if p.kind != "array" || !ok || err != nil {
+		return rest
+	}
+	if given := len(cmd.StringSlice(p.flagName())); given == 1 || p.argument && cmd.Args().Len() == 1 {
+		return after
+	}
+	return " number " + strconv.Itoa(n+1) + after
 }
