@@ -161,32 +161,33 @@ func root(e *env.Env) *cli.Command {
 			mcpcmd.New(e),
 			auditcmd.New(e),
 			version(e),
+			help(e),
 		},
 		EnableShellCompletion: true,
 		ConfigureShellCompletionCommand: func(c *cli.Command) {
 			c.Hidden = false
-			strict(c)
+			strict(e, c)
 		},
 		ArgValidator: arguments,
 		// The library would end the process by itself.
 		ExitErrHandler: func(context.Context, *cli.Command, error) {},
 	}
 	for _, c := range cmd.Commands {
-		strict(c)
+		strict(e, c)
 	}
-	cmd.OnUsageError, cmd.Action = usage, noCommand
+	cmd.OnUsageError, cmd.Action, cmd.HideHelpCommand = usage, noCommand(e), true
 	return cmd
 }
 
 // strict makes a command and those below it refuse what they do not know, in our words.
-func strict(cmd *cli.Command) {
+func strict(e *env.Env, cmd *cli.Command) {
 	// None of this is inherited. Walk only fails if the function does.
 	_ = cmd.Walk(func(c *cli.Command) error {
 		c.OnUsageError = usage
 		c.DisableSliceFlagSeparator = true
 		c.HideHelpCommand = true // "help" may be a title
 		if len(c.Commands) > 0 {
-			c.Action = noCommand
+			c.Action = noCommand(e)
 		}
 		return nil
 	})
@@ -228,15 +229,6 @@ func usage(_ context.Context, cmd *cli.Command, err error, _ bool) error {
 		return env.Usage("%v; see `%s --help`", err, cmd.FullName())
 	}
 	return env.Usage("%s has no flag %q; did you mean %s? See `%s --help`", cmd.FullName(), name, cli.SuggestFlag(cmd.Flags, name, false), cmd.FullName())
-}
-
-// noCommand is the action of a command that only has others.
-func noCommand(_ context.Context, cmd *cli.Command) error {
-	name := cmd.Args().First()
-	if name == "" {
-		return cli.ShowSubcommandHelp(cmd)
-	}
-	return env.Usage("%s has no command %q; did you mean %q? See `%s --help`", cmd.FullName(), name, cli.SuggestCommand(cmd.Commands, name), cmd.FullName())
 }
 
 func version(e *env.Env) *cli.Command {
