@@ -33,6 +33,7 @@ import (
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/facade"
 	"compozy.dev/compozy/internal/memory"
+	"compozy.dev/compozy/internal/process"
 	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
@@ -44,6 +45,7 @@ const (
 	stopGrace    = 10 * time.Second // that calls under way get when the daemon stops
 	facadeGrace  = 30 * time.Second // for which facades survive their daemon
 	sweepEvery   = time.Second      // how often expired leases are looked for
+	orphanEvery  = 2 * time.Second  // how often processes that lost their shim are
 	expireEvery  = time.Hour        // how often old events and client keys are
 	pingEvery    = 10 * time.Second // how often a client asks whether the daemon still answers
 	maxRequest   = 32 << 20         // bytes; a plan of 500 tasks with long bodies fits
@@ -58,6 +60,10 @@ type Options struct {
 	Ready func(socket string)
 	// FacadeGrace is how long facades survive their daemon; zero means 30 seconds.
 	FacadeGrace time.Duration
+	// Adopt says that this process is the daemon's alone: whatever an agent leaves behind
+	// comes to it when the agent's shim is killed, and is ended. Every child that somebody
+	// starts in a session of its own is taken for one of that kind, unless it is a shim.
+	Adopt bool
 }
 
 // Run runs the daemon of a home until ctx ends or Stop is called. It returns nil after a
@@ -89,6 +95,11 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	if err != nil {
 		return err
 	}
+	if d.adopts = opts.Adopt; d.adopts {
+		if err := process.Adopt(); err != nil {
+			return err
+		}
+	}
 	socket := cfg.Home.NewSocket()
 	listener, err := listen(ctx, socket)
 	if err != nil {
@@ -109,11 +120,14 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 // daemon is what exists while a daemon runs.
 type daemon struct {
 	server  *grpc.Server
+	chain   *chain
+	adopts  bool // orphans, which it has to sweep
 	service *service
 	facades *facade.Registry
 	tasks   *task.Service
 	events  *event.Log
 	audit   *audit.Log
+	notify  *notifier // nil: the settings name no command
 	db      *storage.DB
 	keep    time.Duration // for which events and client keys are kept
 	logger  *slog.Logger
@@ -132,7 +146,7 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 		return nil, err
 	}
 	events := event.New(db)
-	tasks := task.New(db, events)
+	tasks := task.New(db, events, nil)
 	memories := memory.New(db)
 	if err := memories.Reindex(ctx); err != nil {
 		return nil, fmt.Errorf("index memory: %w", err)
@@ -154,19 +168,24 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 	if err != nil {
 		return nil, err
 	}
+	notify, err := notifies(ctx, cfg.Settings.Notify.Command, db, events, workspaces, secrets, logger)
+	if err != nil {
+		return nil, err
+	}
 	validator, err := protovalidate.New()
 	if err != nil {
 		return nil, fmt.Errorf("build validator: %w", err)
 	}
 	records := audit.New(audit.Config{DB: db, Logger: logger, Key: []byte(auditKey), NewID: id("aud")})
+	rules := policies()
 	ch := &chain{
-		policies: policies(), facades: facades, workspaces: workspaces, db: db, audit: records,
+		policies: rules, facades: facades, workspaces: workspaces, running: nobody, grant: granter(cfg.Settings, rules), db: db, audit: records,
 		validator: validator, secrets: secrets, logger: logger, now: now,
 	}
 	about := &service{cfg: cfg, db: db, workspaces: workspaces, facades: facades, socket: cfg.Home.NewSocket(), started: now(), stop: stop, now: now}
 	attach := facade.NewService(facade.ServiceConfig{
-		Registry: facades, Version: config.Version, Resolve: workspaces.Resolve, Grant: granter(cfg.Settings, ch.policies),
-		Conn: func(ctx context.Context) uint64 { return processOf(ctx).conn },
+		Registry: facades, Version: config.Version, Resolve: workspaces.Resolve, Grant: ch.grantFor,
+		Conn: func(ctx context.Context) uint64 { return callerOf(ctx).conn },
 	})
 
 	server := grpc.NewServer(
@@ -184,7 +203,7 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 	taskv1.RegisterTaskServiceServer(server, tasks)
 	workspacev1.RegisterWorkspaceServiceServer(server, workspace.NewService(workspaces))
 	return &daemon{
-		server: server, service: about, facades: facades, tasks: tasks, events: events, audit: records, db: db,
+		server: server, chain: ch, service: about, facades: facades, tasks: tasks, events: events, audit: records, notify: notify, db: db,
 		keep: keepFor(cfg.Settings.Events), logger: logger, now: now,
 	}, nil
 }
@@ -195,7 +214,13 @@ func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
 	var g errgroup.Group
 	g.Go(func() error { d.audit.Run(context.WithoutCancel(ctx), recorded); return nil })
 	g.Go(func() error { d.facades.Run(ctx); return nil })
+	if d.notify != nil {
+		g.Go(func() error { d.notify.Run(ctx); return nil })
+	}
 	g.Go(func() error { d.every(ctx, sweepEvery, "end expired leases", d.tasks.Sweep); return nil })
+	if d.adopts {
+		g.Go(func() error { d.every(ctx, orphanEvery, "end what killed shims left", d.sweepOrphans()); return nil })
+	}
 	g.Go(func() error {
 		d.every(ctx, expireEvery, "remove old events and client keys", func(ctx context.Context) error {
 			before := d.now().Add(-d.keep)

@@ -205,6 +205,9 @@ func (st *store) end(t *Task, e ending) (unblocked []change, err error) {
 				return nil, err
 			}
 		}
+		if err := st.offer(t); err != nil {
+			return nil, err
+		}
 		return nil, st.save(t, from, "released", "")
 	}
 }

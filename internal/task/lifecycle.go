@@ -69,6 +69,9 @@ func (s *Service) Retry(ctx context.Context, req *taskv1.RetryRequest) (*taskv1.
 	changes, err := s.transition(ctx, retry, req.GetIds(), func(st *store, t *Task) error {
 		from := t.Status
 		t.Status = t.open()
+		if err := st.offer(t); err != nil {
+			return err
+		}
 		if err := st.save(t, from, "retried", ""); err != nil || from != Done {
 			return err
 		}

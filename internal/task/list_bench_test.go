@@ -54,7 +54,7 @@ func BenchmarkList(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			db := storagetest.Open(b, storagetest.SQLite)
 			fill(b, db, n)
-			service := task.New(db, event.New(db))
+			service := task.New(db, event.New(db), nil)
 			ctx := workspace.With(auth.With(b.Context(), auth.Principal{}), workspace.Workspace{ID: "ws_a"})
 			req := &taskv1.ListRequest{Limit: new(int32(50))}
 			for b.Loop() {

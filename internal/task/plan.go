@@ -305,6 +305,9 @@ func (st *store) carryOut(p *plan) error {
 			return err
 		}
 		made[t.Key] = t
+		if err := st.offer(t); err != nil {
+			return err
+		}
 	}
 	// Tasks may depend on later ones of the plan.
 	for _, planned := range p.tasks {

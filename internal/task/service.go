@@ -19,14 +19,15 @@ import (
 // Service answers the calls of TaskService. Its methods are safe for concurrent use.
 type Service struct {
 	taskv1.UnsafeTaskServiceServer
-	db  *storage.DB
-	log *event.Log
+	db     *storage.DB
+	log    *event.Log
+	launch Launcher
 }
 
-// New returns the service that keeps its tasks in db, and reads what happened to them
-// from log.
-func New(db *storage.DB, log *event.Log) *Service {
-	return &Service{db: db, log: log}
+// New returns the service that keeps its tasks in db, reads what happened to them from
+// log, and has launch make the sessions that work on them.
+func New(db *storage.DB, log *event.Log, launch Launcher) *Service {
+	return &Service{db: db, log: log, launch: launch}
 }
 
 const defaultLimit = 20
@@ -317,7 +318,7 @@ func (st *store) createAll(drafts []*taskv1.Draft) ([]*Task, error) {
 		}
 		tasks[i] = t
 	}
-	return tasks, nil
+	return tasks, st.offer(tasks...)
 }
 
 // checkKeys refuses drafts whose keys are taken.
@@ -454,6 +455,16 @@ func (st *store) editOne(t *Task, e *taskv1.Edit, parent *Link) error {
 	rewritten, err := st.editBody(t, e)
 	if err != nil || !rewritten && reflect.DeepEqual(*t, before) {
 		return err
+	}
+	if rewritten || t.Title != before.Title {
+		if err := st.withdraw(t); err != nil {
+			return err
+		}
+	}
+	if before.Status == Draft && t.Status != Draft {
+		if err := st.offer(t); err != nil {
+			return err
+		}
 	}
 	return st.save(t, before.Status, "updated", "")
 }

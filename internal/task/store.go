@@ -25,11 +25,13 @@ type store struct {
 	// author does what is done with the store, through client.
 	author string
 	client string
+	// launches says that the author may start agents.
+	launches bool
 }
 
 func newStore(ctx context.Context, tx *storage.Tx) *store {
 	by := auth.From(ctx)
-	return &store{tx: tx, workspace: workspace.From(ctx).ID, author: by.String(), client: by.Client}
+	return &store{tx: tx, workspace: workspace.From(ctx).ID, author: by.String(), client: by.Client, launches: by.Launches()}
 }
 
 // daemon is the author of what nobody asked for, such as the end of a lease.

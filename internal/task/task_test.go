@@ -39,7 +39,7 @@ func each(t *testing.T, fn func(h *home)) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = db.Close() })
-		fn(&home{Service: task.New(db, event.New(db)), t: t, db: db, clock: clock})
+		fn(&home{Service: task.New(db, event.New(db), nil), t: t, db: db, clock: clock})
 	})
 }
 

@@ -4620,6 +4620,206 @@ func (x *FailResponse) GetChange() *Change {
 	return nil
 }
 
+// StartRequest names a task and how it is worked on.
+type StartRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The workspace.
+	WorkspaceId string `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
+	// The task: id, handle or key.
+	Id string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Agent, as sessions__agents names it; empty: the default one.
+	Agent string `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"`
+	// What the agent is told beside the task's title and body.
+	Instructions string `protobuf:"bytes,4,opt,name=instructions,proto3" json:"instructions,omitempty"`
+	// Model, of those the agent offers.
+	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
+	// Start even though another live session has the same title.
+	AllowDuplicate bool `protobuf:"varint,6,opt,name=allow_duplicate,json=allowDuplicate,proto3" json:"allow_duplicate,omitempty"`
+	// When the workspace has as many live sessions as it may: queue instead of refusing.
+	QueueBehindHolder bool `protobuf:"varint,7,opt,name=queue_behind_holder,json=queueBehindHolder,proto3" json:"queue_behind_holder,omitempty"`
+	// Start on a task that has open tasks below it.
+	AllowParent bool `protobuf:"varint,8,opt,name=allow_parent,json=allowParent,proto3" json:"allow_parent,omitempty"`
+	// Same key again: the session made first is returned.
+	ClientKey     string `protobuf:"bytes,9,opt,name=client_key,json=clientKey,proto3" json:"client_key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartRequest) Reset() {
+	*x = StartRequest{}
+	mi := &file_compozy_task_v1_task_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartRequest) ProtoMessage() {}
+
+func (x *StartRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_task_v1_task_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
+func (*StartRequest) Descriptor() ([]byte, []int) {
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *StartRequest) GetWorkspaceId() string {
+	if x != nil {
+		return x.WorkspaceId
+	}
+	return ""
+}
+
+func (x *StartRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *StartRequest) GetAgent() string {
+	if x != nil {
+		return x.Agent
+	}
+	return ""
+}
+
+func (x *StartRequest) GetInstructions() string {
+	if x != nil {
+		return x.Instructions
+	}
+	return ""
+}
+
+func (x *StartRequest) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *StartRequest) GetAllowDuplicate() bool {
+	if x != nil {
+		return x.AllowDuplicate
+	}
+	return false
+}
+
+func (x *StartRequest) GetQueueBehindHolder() bool {
+	if x != nil {
+		return x.QueueBehindHolder
+	}
+	return false
+}
+
+func (x *StartRequest) GetAllowParent() bool {
+	if x != nil {
+		return x.AllowParent
+	}
+	return false
+}
+
+func (x *StartRequest) GetClientKey() string {
+	if x != nil {
+		return x.ClientKey
+	}
+	return ""
+}
+
+// StartResponse is the session that was made.
+type StartResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The task, held by the session.
+	Task *Task `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
+	// Handle of the session, such as s12.
+	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	// Id of the session.
+	SessionId string `protobuf:"bytes,3,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// Whether client_key named one that was there.
+	Deduplicated bool `protobuf:"varint,4,opt,name=deduplicated,proto3" json:"deduplicated,omitempty"`
+	// What is worth knowing, such as where a setting lowered what was asked for.
+	Notices       []string `protobuf:"bytes,5,rep,name=notices,proto3" json:"notices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartResponse) Reset() {
+	*x = StartResponse{}
+	mi := &file_compozy_task_v1_task_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartResponse) ProtoMessage() {}
+
+func (x *StartResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_task_v1_task_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartResponse.ProtoReflect.Descriptor instead.
+func (*StartResponse) Descriptor() ([]byte, []int) {
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *StartResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *StartResponse) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *StartResponse) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *StartResponse) GetDeduplicated() bool {
+	if x != nil {
+		return x.Deduplicated
+	}
+	return false
+}
+
+func (x *StartResponse) GetNotices() []string {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
+}
+
 // PauseRequest names the tasks to set aside.
 type PauseRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4635,7 +4835,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[55]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4647,7 +4847,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[55]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4660,7 +4860,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *PauseRequest) GetWorkspaceId() string {
@@ -4695,7 +4895,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[56]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4707,7 +4907,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[56]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4720,7 +4920,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PauseResponse) GetChanges() []*Change {
@@ -4743,7 +4943,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[57]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4755,7 +4955,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[57]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4768,7 +4968,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ResumeRequest) GetWorkspaceId() string {
@@ -4796,7 +4996,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[58]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4808,7 +5008,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[58]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4821,7 +5021,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ResumeResponse) GetRestored() []*Restored {
@@ -4846,7 +5046,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[59]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +5058,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[59]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4871,7 +5071,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Restored) GetId() string {
@@ -4910,7 +5110,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[60]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4922,7 +5122,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[60]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4935,7 +5135,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CancelRequest) GetWorkspaceId() string {
@@ -4970,7 +5170,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[61]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4982,7 +5182,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[61]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4995,7 +5195,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CancelResponse) GetChanges() []*Change {
@@ -5018,7 +5218,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[62]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5030,7 +5230,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[62]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5043,7 +5243,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RetryRequest) GetWorkspaceId() string {
@@ -5071,7 +5271,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[63]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +5283,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[63]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5096,7 +5296,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RetryResponse) GetChanges() []*Change {
@@ -5119,7 +5319,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[64]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5331,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[64]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5344,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *WhyRequest) GetWorkspaceId() string {
@@ -5184,7 +5384,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[65]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5196,7 +5396,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[65]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5209,7 +5409,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -5278,7 +5478,7 @@ type EstimateRequest struct {
 
 func (x *EstimateRequest) Reset() {
 	*x = EstimateRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[66]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5290,7 +5490,7 @@ func (x *EstimateRequest) String() string {
 func (*EstimateRequest) ProtoMessage() {}
 
 func (x *EstimateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[66]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5303,7 +5503,7 @@ func (x *EstimateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateRequest.ProtoReflect.Descriptor instead.
 func (*EstimateRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *EstimateRequest) GetWorkspaceId() string {
@@ -5351,7 +5551,7 @@ type EstimateResponse struct {
 
 func (x *EstimateResponse) Reset() {
 	*x = EstimateResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[67]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5363,7 +5563,7 @@ func (x *EstimateResponse) String() string {
 func (*EstimateResponse) ProtoMessage() {}
 
 func (x *EstimateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[67]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5376,7 +5576,7 @@ func (x *EstimateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateResponse.ProtoReflect.Descriptor instead.
 func (*EstimateResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *EstimateResponse) GetCostUsd() float64 {
@@ -5428,7 +5628,7 @@ type Example struct {
 
 func (x *Example) Reset() {
 	*x = Example{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[68]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5440,7 +5640,7 @@ func (x *Example) String() string {
 func (*Example) ProtoMessage() {}
 
 func (x *Example) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[68]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5453,7 +5653,7 @@ func (x *Example) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Example.ProtoReflect.Descriptor instead.
 func (*Example) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Example) GetId() string {
@@ -5511,7 +5711,7 @@ type ArchiveRequest struct {
 
 func (x *ArchiveRequest) Reset() {
 	*x = ArchiveRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[69]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5523,7 +5723,7 @@ func (x *ArchiveRequest) String() string {
 func (*ArchiveRequest) ProtoMessage() {}
 
 func (x *ArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[69]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5536,7 +5736,7 @@ func (x *ArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ArchiveRequest) GetWorkspaceId() string {
@@ -5564,7 +5764,7 @@ type ArchiveResponse struct {
 
 func (x *ArchiveResponse) Reset() {
 	*x = ArchiveResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[70]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5576,7 +5776,7 @@ func (x *ArchiveResponse) String() string {
 func (*ArchiveResponse) ProtoMessage() {}
 
 func (x *ArchiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[70]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5589,7 +5789,7 @@ func (x *ArchiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ArchiveResponse) GetTasks() []*Task {
@@ -5612,7 +5812,7 @@ type UnarchiveRequest struct {
 
 func (x *UnarchiveRequest) Reset() {
 	*x = UnarchiveRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[71]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5624,7 +5824,7 @@ func (x *UnarchiveRequest) String() string {
 func (*UnarchiveRequest) ProtoMessage() {}
 
 func (x *UnarchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[71]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5637,7 +5837,7 @@ func (x *UnarchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnarchiveRequest.ProtoReflect.Descriptor instead.
 func (*UnarchiveRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *UnarchiveRequest) GetWorkspaceId() string {
@@ -5665,7 +5865,7 @@ type UnarchiveResponse struct {
 
 func (x *UnarchiveResponse) Reset() {
 	*x = UnarchiveResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[72]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5677,7 +5877,7 @@ func (x *UnarchiveResponse) String() string {
 func (*UnarchiveResponse) ProtoMessage() {}
 
 func (x *UnarchiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[72]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5690,7 +5890,7 @@ func (x *UnarchiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnarchiveResponse.ProtoReflect.Descriptor instead.
 func (*UnarchiveResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UnarchiveResponse) GetTasks() []*Task {
@@ -5713,7 +5913,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[73]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5725,7 +5925,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[73]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5738,7 +5938,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DeleteRequest) GetWorkspaceId() string {
@@ -5766,7 +5966,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[74]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5778,7 +5978,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[74]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5791,7 +5991,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteResponse) GetDeleted() []string {
@@ -5823,7 +6023,7 @@ type ReportRunRequest struct {
 
 func (x *ReportRunRequest) Reset() {
 	*x = ReportRunRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[75]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5835,7 +6035,7 @@ func (x *ReportRunRequest) String() string {
 func (*ReportRunRequest) ProtoMessage() {}
 
 func (x *ReportRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[75]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5848,7 +6048,7 @@ func (x *ReportRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRunRequest.ProtoReflect.Descriptor instead.
 func (*ReportRunRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ReportRunRequest) GetRunId() string {
@@ -5906,7 +6106,7 @@ type ReportRunResponse struct {
 
 func (x *ReportRunResponse) Reset() {
 	*x = ReportRunResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[76]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5918,7 +6118,7 @@ func (x *ReportRunResponse) String() string {
 func (*ReportRunResponse) ProtoMessage() {}
 
 func (x *ReportRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[76]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5931,7 +6131,7 @@ func (x *ReportRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRunResponse.ProtoReflect.Descriptor instead.
 func (*ReportRunResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReportRunResponse) GetRun() *Run {
@@ -6325,7 +6525,26 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\freason_class\x18\x05 \x01(\x0e2\x1c.compozy.task.v1.ReasonClassB\b\xbaH\x05\x82\x01\x02\x10\x01R\vreasonClass\x12,\n" +
 	"\x05usage\x18\x06 \x01(\v2\x16.compozy.task.v1.UsageR\x05usage\"?\n" +
 	"\fFailResponse\x12/\n" +
-	"\x06change\x18\x01 \x01(\v2\x17.compozy.task.v1.ChangeR\x06change\"\x85\x01\n" +
+	"\x06change\x18\x01 \x01(\v2\x17.compozy.task.v1.ChangeR\x06change\"\xe9\x02\n" +
+	"\fStartRequest\x12*\n" +
+	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\x12\x1a\n" +
+	"\x02id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\xc8\x01R\x02id\x12\x1d\n" +
+	"\x05agent\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\x05agent\x12-\n" +
+	"\finstructions\x18\x04 \x01(\tB\t\xbaH\x06r\x04\x18\xa0\x8d\x06R\finstructions\x12\x1e\n" +
+	"\x05model\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\x05model\x12'\n" +
+	"\x0fallow_duplicate\x18\x06 \x01(\bR\x0eallowDuplicate\x12.\n" +
+	"\x13queue_behind_holder\x18\a \x01(\bR\x11queueBehindHolder\x12!\n" +
+	"\fallow_parent\x18\b \x01(\bR\vallowParent\x12'\n" +
+	"\n" +
+	"client_key\x18\t \x01(\tB\b\xbaH\x05r\x03\x18\xc8\x01R\tclientKey\"\xb1\x01\n" +
+	"\rStartResponse\x12)\n" +
+	"\x04task\x18\x01 \x01(\v2\x15.compozy.task.v1.TaskR\x04task\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x03 \x01(\tR\tsessionId\x12\"\n" +
+	"\fdeduplicated\x18\x04 \x01(\bR\fdeduplicated\x12\x18\n" +
+	"\anotices\x18\x05 \x03(\tR\anotices\"\x85\x01\n" +
 	"\fPauseRequest\x12*\n" +
 	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\x12'\n" +
 	"\x03ids\x18\x02 \x03(\tB\x15\xbaH\x12\x92\x01\x0f\b\x01\x102\x18\x01\"\ar\x05\x10\x01\x18\xc8\x01R\x03ids\x12 \n" +
@@ -6467,7 +6686,7 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"PLACE_LAST\x10\x02\x12\x10\n" +
 	"\fPLACE_BEFORE\x10\x03\x12\x0f\n" +
-	"\vPLACE_AFTER\x10\x042\x98\x18\n" +
+	"\vPLACE_AFTER\x10\x042\x8d\x19\n" +
 	"\vTaskService\x12c\n" +
 	"\x04List\x12\x1c.compozy.task.v1.ListRequest\x1a\x1d.compozy.task.v1.ListResponse\"\x1e\xaa\x9f\x19\x1a\n" +
 	"\x18\n" +
@@ -6520,7 +6739,10 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\bcomplete\x10\x02\x18\x02(\x012\x0fComplete a task\x12b\n" +
 	"\x04Fail\x12\x1c.compozy.task.v1.FailRequest\x1a\x1d.compozy.task.v1.FailResponse\"\x1d\xaa\x9f\x19\x19\n" +
 	"\x17\n" +
-	"\x04fail\x10\x02\x18\x022\vFail a task\x12h\n" +
+	"\x04fail\x10\x02\x18\x022\vFail a task\x12s\n" +
+	"\x05Start\x12\x1d.compozy.task.v1.StartRequest\x1a\x1e.compozy.task.v1.StartResponse\"+\xaa\x9f\x19'\n" +
+	"%\n" +
+	"\x05start\x10\x03\x18\x022\x18Start an agent on a task\x12h\n" +
 	"\x05Pause\x12\x1d.compozy.task.v1.PauseRequest\x1a\x1e.compozy.task.v1.PauseResponse\" \xaa\x9f\x19\x1c\n" +
 	"\x1a\n" +
 	"\x05pause\x10\x02\x18\x02(\x032\vPause tasks\x12t\n" +
@@ -6564,7 +6786,7 @@ func file_compozy_task_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_compozy_task_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_compozy_task_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 77)
+var file_compozy_task_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
 var file_compozy_task_v1_task_proto_goTypes = []any{
 	(Status)(0),                   // 0: compozy.task.v1.Status
 	(Priority)(0),                 // 1: compozy.task.v1.Priority
@@ -6628,49 +6850,51 @@ var file_compozy_task_v1_task_proto_goTypes = []any{
 	(*CompleteResponse)(nil),      // 59: compozy.task.v1.CompleteResponse
 	(*FailRequest)(nil),           // 60: compozy.task.v1.FailRequest
 	(*FailResponse)(nil),          // 61: compozy.task.v1.FailResponse
-	(*PauseRequest)(nil),          // 62: compozy.task.v1.PauseRequest
-	(*PauseResponse)(nil),         // 63: compozy.task.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 64: compozy.task.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 65: compozy.task.v1.ResumeResponse
-	(*Restored)(nil),              // 66: compozy.task.v1.Restored
-	(*CancelRequest)(nil),         // 67: compozy.task.v1.CancelRequest
-	(*CancelResponse)(nil),        // 68: compozy.task.v1.CancelResponse
-	(*RetryRequest)(nil),          // 69: compozy.task.v1.RetryRequest
-	(*RetryResponse)(nil),         // 70: compozy.task.v1.RetryResponse
-	(*WhyRequest)(nil),            // 71: compozy.task.v1.WhyRequest
-	(*WhyResponse)(nil),           // 72: compozy.task.v1.WhyResponse
-	(*EstimateRequest)(nil),       // 73: compozy.task.v1.EstimateRequest
-	(*EstimateResponse)(nil),      // 74: compozy.task.v1.EstimateResponse
-	(*Example)(nil),               // 75: compozy.task.v1.Example
-	(*ArchiveRequest)(nil),        // 76: compozy.task.v1.ArchiveRequest
-	(*ArchiveResponse)(nil),       // 77: compozy.task.v1.ArchiveResponse
-	(*UnarchiveRequest)(nil),      // 78: compozy.task.v1.UnarchiveRequest
-	(*UnarchiveResponse)(nil),     // 79: compozy.task.v1.UnarchiveResponse
-	(*DeleteRequest)(nil),         // 80: compozy.task.v1.DeleteRequest
-	(*DeleteResponse)(nil),        // 81: compozy.task.v1.DeleteResponse
-	(*ReportRunRequest)(nil),      // 82: compozy.task.v1.ReportRunRequest
-	(*ReportRunResponse)(nil),     // 83: compozy.task.v1.ReportRunResponse
-	(*timestamppb.Timestamp)(nil), // 84: google.protobuf.Timestamp
+	(*StartRequest)(nil),          // 62: compozy.task.v1.StartRequest
+	(*StartResponse)(nil),         // 63: compozy.task.v1.StartResponse
+	(*PauseRequest)(nil),          // 64: compozy.task.v1.PauseRequest
+	(*PauseResponse)(nil),         // 65: compozy.task.v1.PauseResponse
+	(*ResumeRequest)(nil),         // 66: compozy.task.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 67: compozy.task.v1.ResumeResponse
+	(*Restored)(nil),              // 68: compozy.task.v1.Restored
+	(*CancelRequest)(nil),         // 69: compozy.task.v1.CancelRequest
+	(*CancelResponse)(nil),        // 70: compozy.task.v1.CancelResponse
+	(*RetryRequest)(nil),          // 71: compozy.task.v1.RetryRequest
+	(*RetryResponse)(nil),         // 72: compozy.task.v1.RetryResponse
+	(*WhyRequest)(nil),            // 73: compozy.task.v1.WhyRequest
+	(*WhyResponse)(nil),           // 74: compozy.task.v1.WhyResponse
+	(*EstimateRequest)(nil),       // 75: compozy.task.v1.EstimateRequest
+	(*EstimateResponse)(nil),      // 76: compozy.task.v1.EstimateResponse
+	(*Example)(nil),               // 77: compozy.task.v1.Example
+	(*ArchiveRequest)(nil),        // 78: compozy.task.v1.ArchiveRequest
+	(*ArchiveResponse)(nil),       // 79: compozy.task.v1.ArchiveResponse
+	(*UnarchiveRequest)(nil),      // 80: compozy.task.v1.UnarchiveRequest
+	(*UnarchiveResponse)(nil),     // 81: compozy.task.v1.UnarchiveResponse
+	(*DeleteRequest)(nil),         // 82: compozy.task.v1.DeleteRequest
+	(*DeleteResponse)(nil),        // 83: compozy.task.v1.DeleteResponse
+	(*ReportRunRequest)(nil),      // 84: compozy.task.v1.ReportRunRequest
+	(*ReportRunResponse)(nil),     // 85: compozy.task.v1.ReportRunResponse
+	(*timestamppb.Timestamp)(nil), // 86: google.protobuf.Timestamp
 }
 var file_compozy_task_v1_task_proto_depIdxs = []int32{
 	0,   // 0: compozy.task.v1.Task.status:type_name -> compozy.task.v1.Status
 	1,   // 1: compozy.task.v1.Task.priority:type_name -> compozy.task.v1.Priority
 	2,   // 2: compozy.task.v1.Task.size:type_name -> compozy.task.v1.Size
 	8,   // 3: compozy.task.v1.Task.claim:type_name -> compozy.task.v1.Claim
-	84,  // 4: compozy.task.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	84,  // 5: compozy.task.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
-	84,  // 6: compozy.task.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	84,  // 7: compozy.task.v1.Claim.lease_until:type_name -> google.protobuf.Timestamp
-	84,  // 8: compozy.task.v1.Note.at:type_name -> google.protobuf.Timestamp
-	84,  // 9: compozy.task.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	84,  // 10: compozy.task.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	86,  // 4: compozy.task.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	86,  // 5: compozy.task.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	86,  // 6: compozy.task.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	86,  // 7: compozy.task.v1.Claim.lease_until:type_name -> google.protobuf.Timestamp
+	86,  // 8: compozy.task.v1.Note.at:type_name -> google.protobuf.Timestamp
+	86,  // 9: compozy.task.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	86,  // 10: compozy.task.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
 	5,   // 11: compozy.task.v1.Run.outcome:type_name -> compozy.task.v1.Outcome
 	4,   // 12: compozy.task.v1.Run.reason_class:type_name -> compozy.task.v1.ReasonClass
 	0,   // 13: compozy.task.v1.Change.previous_state:type_name -> compozy.task.v1.Status
 	0,   // 14: compozy.task.v1.Change.new_state:type_name -> compozy.task.v1.Status
 	0,   // 15: compozy.task.v1.ListRequest.status:type_name -> compozy.task.v1.Status
-	84,  // 16: compozy.task.v1.ListRequest.since:type_name -> google.protobuf.Timestamp
-	84,  // 17: compozy.task.v1.ListRequest.until:type_name -> google.protobuf.Timestamp
+	86,  // 16: compozy.task.v1.ListRequest.since:type_name -> google.protobuf.Timestamp
+	86,  // 17: compozy.task.v1.ListRequest.until:type_name -> google.protobuf.Timestamp
 	3,   // 18: compozy.task.v1.ListRequest.archived:type_name -> compozy.task.v1.Archived
 	7,   // 19: compozy.task.v1.ListResponse.tasks:type_name -> compozy.task.v1.Task
 	7,   // 20: compozy.task.v1.GetResponse.task:type_name -> compozy.task.v1.Task
@@ -6688,7 +6912,7 @@ var file_compozy_task_v1_task_proto_depIdxs = []int32{
 	24,  // 32: compozy.task.v1.Rollup.counts:type_name -> compozy.task.v1.StatusCount
 	0,   // 33: compozy.task.v1.StatusCount.status:type_name -> compozy.task.v1.Status
 	27,  // 34: compozy.task.v1.ActivityResponse.activities:type_name -> compozy.task.v1.Activity
-	84,  // 35: compozy.task.v1.Activity.at:type_name -> google.protobuf.Timestamp
+	86,  // 35: compozy.task.v1.Activity.at:type_name -> google.protobuf.Timestamp
 	0,   // 36: compozy.task.v1.Activity.previous_state:type_name -> compozy.task.v1.Status
 	0,   // 37: compozy.task.v1.Activity.new_state:type_name -> compozy.task.v1.Status
 	24,  // 38: compozy.task.v1.SummaryResponse.counts:type_name -> compozy.task.v1.StatusCount
@@ -6722,84 +6946,87 @@ var file_compozy_task_v1_task_proto_depIdxs = []int32{
 	4,   // 66: compozy.task.v1.FailRequest.reason_class:type_name -> compozy.task.v1.ReasonClass
 	57,  // 67: compozy.task.v1.FailRequest.usage:type_name -> compozy.task.v1.Usage
 	12,  // 68: compozy.task.v1.FailResponse.change:type_name -> compozy.task.v1.Change
-	12,  // 69: compozy.task.v1.PauseResponse.changes:type_name -> compozy.task.v1.Change
-	66,  // 70: compozy.task.v1.ResumeResponse.restored:type_name -> compozy.task.v1.Restored
-	0,   // 71: compozy.task.v1.Restored.restored_state:type_name -> compozy.task.v1.Status
-	12,  // 72: compozy.task.v1.CancelResponse.changes:type_name -> compozy.task.v1.Change
-	12,  // 73: compozy.task.v1.RetryResponse.changes:type_name -> compozy.task.v1.Change
-	7,   // 74: compozy.task.v1.WhyResponse.task:type_name -> compozy.task.v1.Task
-	4,   // 75: compozy.task.v1.WhyResponse.reason_class:type_name -> compozy.task.v1.ReasonClass
-	30,  // 76: compozy.task.v1.WhyResponse.blockers:type_name -> compozy.task.v1.Attention
-	27,  // 77: compozy.task.v1.WhyResponse.history:type_name -> compozy.task.v1.Activity
-	10,  // 78: compozy.task.v1.WhyResponse.runs:type_name -> compozy.task.v1.Run
-	2,   // 79: compozy.task.v1.EstimateRequest.size:type_name -> compozy.task.v1.Size
-	75,  // 80: compozy.task.v1.EstimateResponse.examples:type_name -> compozy.task.v1.Example
-	7,   // 81: compozy.task.v1.ArchiveResponse.tasks:type_name -> compozy.task.v1.Task
-	7,   // 82: compozy.task.v1.UnarchiveResponse.tasks:type_name -> compozy.task.v1.Task
-	57,  // 83: compozy.task.v1.ReportRunRequest.usage:type_name -> compozy.task.v1.Usage
-	5,   // 84: compozy.task.v1.ReportRunRequest.outcome:type_name -> compozy.task.v1.Outcome
-	4,   // 85: compozy.task.v1.ReportRunRequest.reason_class:type_name -> compozy.task.v1.ReasonClass
-	10,  // 86: compozy.task.v1.ReportRunResponse.run:type_name -> compozy.task.v1.Run
-	84,  // 87: compozy.task.v1.ReportRunResponse.lease_until:type_name -> google.protobuf.Timestamp
-	13,  // 88: compozy.task.v1.TaskService.List:input_type -> compozy.task.v1.ListRequest
-	15,  // 89: compozy.task.v1.TaskService.Get:input_type -> compozy.task.v1.GetRequest
-	17,  // 90: compozy.task.v1.TaskService.Search:input_type -> compozy.task.v1.SearchRequest
-	20,  // 91: compozy.task.v1.TaskService.Tree:input_type -> compozy.task.v1.TreeRequest
-	25,  // 92: compozy.task.v1.TaskService.Activity:input_type -> compozy.task.v1.ActivityRequest
-	28,  // 93: compozy.task.v1.TaskService.Summary:input_type -> compozy.task.v1.SummaryRequest
-	32,  // 94: compozy.task.v1.TaskService.Create:input_type -> compozy.task.v1.CreateRequest
-	35,  // 95: compozy.task.v1.TaskService.Update:input_type -> compozy.task.v1.UpdateRequest
-	38,  // 96: compozy.task.v1.TaskService.Note:input_type -> compozy.task.v1.NoteRequest
-	40,  // 97: compozy.task.v1.TaskService.Move:input_type -> compozy.task.v1.MoveRequest
-	43,  // 98: compozy.task.v1.TaskService.Import:input_type -> compozy.task.v1.ImportRequest
-	49,  // 99: compozy.task.v1.TaskService.Link:input_type -> compozy.task.v1.LinkRequest
-	51,  // 100: compozy.task.v1.TaskService.Claim:input_type -> compozy.task.v1.ClaimRequest
-	53,  // 101: compozy.task.v1.TaskService.Renew:input_type -> compozy.task.v1.RenewRequest
-	55,  // 102: compozy.task.v1.TaskService.Release:input_type -> compozy.task.v1.ReleaseRequest
-	58,  // 103: compozy.task.v1.TaskService.Complete:input_type -> compozy.task.v1.CompleteRequest
-	60,  // 104: compozy.task.v1.TaskService.Fail:input_type -> compozy.task.v1.FailRequest
-	62,  // 105: compozy.task.v1.TaskService.Pause:input_type -> compozy.task.v1.PauseRequest
-	64,  // 106: compozy.task.v1.TaskService.Resume:input_type -> compozy.task.v1.ResumeRequest
-	67,  // 107: compozy.task.v1.TaskService.Cancel:input_type -> compozy.task.v1.CancelRequest
-	69,  // 108: compozy.task.v1.TaskService.Retry:input_type -> compozy.task.v1.RetryRequest
-	71,  // 109: compozy.task.v1.TaskService.Why:input_type -> compozy.task.v1.WhyRequest
-	73,  // 110: compozy.task.v1.TaskService.Estimate:input_type -> compozy.task.v1.EstimateRequest
-	76,  // 111: compozy.task.v1.TaskService.Archive:input_type -> compozy.task.v1.ArchiveRequest
-	78,  // 112: compozy.task.v1.TaskService.Unarchive:input_type -> compozy.task.v1.UnarchiveRequest
-	80,  // 113: compozy.task.v1.TaskService.Delete:input_type -> compozy.task.v1.DeleteRequest
-	82,  // 114: compozy.task.v1.TaskService.ReportRun:input_type -> compozy.task.v1.ReportRunRequest
-	14,  // 115: compozy.task.v1.TaskService.List:output_type -> compozy.task.v1.ListResponse
-	16,  // 116: compozy.task.v1.TaskService.Get:output_type -> compozy.task.v1.GetResponse
-	18,  // 117: compozy.task.v1.TaskService.Search:output_type -> compozy.task.v1.SearchResponse
-	21,  // 118: compozy.task.v1.TaskService.Tree:output_type -> compozy.task.v1.TreeResponse
-	26,  // 119: compozy.task.v1.TaskService.Activity:output_type -> compozy.task.v1.ActivityResponse
-	29,  // 120: compozy.task.v1.TaskService.Summary:output_type -> compozy.task.v1.SummaryResponse
-	33,  // 121: compozy.task.v1.TaskService.Create:output_type -> compozy.task.v1.CreateResponse
-	36,  // 122: compozy.task.v1.TaskService.Update:output_type -> compozy.task.v1.UpdateResponse
-	39,  // 123: compozy.task.v1.TaskService.Note:output_type -> compozy.task.v1.NoteResponse
-	41,  // 124: compozy.task.v1.TaskService.Move:output_type -> compozy.task.v1.MoveResponse
-	44,  // 125: compozy.task.v1.TaskService.Import:output_type -> compozy.task.v1.ImportResponse
-	50,  // 126: compozy.task.v1.TaskService.Link:output_type -> compozy.task.v1.LinkResponse
-	52,  // 127: compozy.task.v1.TaskService.Claim:output_type -> compozy.task.v1.ClaimResponse
-	54,  // 128: compozy.task.v1.TaskService.Renew:output_type -> compozy.task.v1.RenewResponse
-	56,  // 129: compozy.task.v1.TaskService.Release:output_type -> compozy.task.v1.ReleaseResponse
-	59,  // 130: compozy.task.v1.TaskService.Complete:output_type -> compozy.task.v1.CompleteResponse
-	61,  // 131: compozy.task.v1.TaskService.Fail:output_type -> compozy.task.v1.FailResponse
-	63,  // 132: compozy.task.v1.TaskService.Pause:output_type -> compozy.task.v1.PauseResponse
-	65,  // 133: compozy.task.v1.TaskService.Resume:output_type -> compozy.task.v1.ResumeResponse
-	68,  // 134: compozy.task.v1.TaskService.Cancel:output_type -> compozy.task.v1.CancelResponse
-	70,  // 135: compozy.task.v1.TaskService.Retry:output_type -> compozy.task.v1.RetryResponse
-	72,  // 136: compozy.task.v1.TaskService.Why:output_type -> compozy.task.v1.WhyResponse
-	74,  // 137: compozy.task.v1.TaskService.Estimate:output_type -> compozy.task.v1.EstimateResponse
-	77,  // 138: compozy.task.v1.TaskService.Archive:output_type -> compozy.task.v1.ArchiveResponse
-	79,  // 139: compozy.task.v1.TaskService.Unarchive:output_type -> compozy.task.v1.UnarchiveResponse
-	81,  // 140: compozy.task.v1.TaskService.Delete:output_type -> compozy.task.v1.DeleteResponse
-	83,  // 141: compozy.task.v1.TaskService.ReportRun:output_type -> compozy.task.v1.ReportRunResponse
-	115, // [115:142] is the sub-list for method output_type
-	88,  // [88:115] is the sub-list for method input_type
-	88,  // [88:88] is the sub-list for extension type_name
-	88,  // [88:88] is the sub-list for extension extendee
-	0,   // [0:88] is the sub-list for field type_name
+	7,   // 69: compozy.task.v1.StartResponse.task:type_name -> compozy.task.v1.Task
+	12,  // 70: compozy.task.v1.PauseResponse.changes:type_name -> compozy.task.v1.Change
+	68,  // 71: compozy.task.v1.ResumeResponse.restored:type_name -> compozy.task.v1.Restored
+	0,   // 72: compozy.task.v1.Restored.restored_state:type_name -> compozy.task.v1.Status
+	12,  // 73: compozy.task.v1.CancelResponse.changes:type_name -> compozy.task.v1.Change
+	12,  // 74: compozy.task.v1.RetryResponse.changes:type_name -> compozy.task.v1.Change
+	7,   // 75: compozy.task.v1.WhyResponse.task:type_name -> compozy.task.v1.Task
+	4,   // 76: compozy.task.v1.WhyResponse.reason_class:type_name -> compozy.task.v1.ReasonClass
+	30,  // 77: compozy.task.v1.WhyResponse.blockers:type_name -> compozy.task.v1.Attention
+	27,  // 78: compozy.task.v1.WhyResponse.history:type_name -> compozy.task.v1.Activity
+	10,  // 79: compozy.task.v1.WhyResponse.runs:type_name -> compozy.task.v1.Run
+	2,   // 80: compozy.task.v1.EstimateRequest.size:type_name -> compozy.task.v1.Size
+	77,  // 81: compozy.task.v1.EstimateResponse.examples:type_name -> compozy.task.v1.Example
+	7,   // 82: compozy.task.v1.ArchiveResponse.tasks:type_name -> compozy.task.v1.Task
+	7,   // 83: compozy.task.v1.UnarchiveResponse.tasks:type_name -> compozy.task.v1.Task
+	57,  // 84: compozy.task.v1.ReportRunRequest.usage:type_name -> compozy.task.v1.Usage
+	5,   // 85: compozy.task.v1.ReportRunRequest.outcome:type_name -> compozy.task.v1.Outcome
+	4,   // 86: compozy.task.v1.ReportRunRequest.reason_class:type_name -> compozy.task.v1.ReasonClass
+	10,  // 87: compozy.task.v1.ReportRunResponse.run:type_name -> compozy.task.v1.Run
+	86,  // 88: compozy.task.v1.ReportRunResponse.lease_until:type_name -> google.protobuf.Timestamp
+	13,  // 89: compozy.task.v1.TaskService.List:input_type -> compozy.task.v1.ListRequest
+	15,  // 90: compozy.task.v1.TaskService.Get:input_type -> compozy.task.v1.GetRequest
+	17,  // 91: compozy.task.v1.TaskService.Search:input_type -> compozy.task.v1.SearchRequest
+	20,  // 92: compozy.task.v1.TaskService.Tree:input_type -> compozy.task.v1.TreeRequest
+	25,  // 93: compozy.task.v1.TaskService.Activity:input_type -> compozy.task.v1.ActivityRequest
+	28,  // 94: compozy.task.v1.TaskService.Summary:input_type -> compozy.task.v1.SummaryRequest
+	32,  // 95: compozy.task.v1.TaskService.Create:input_type -> compozy.task.v1.CreateRequest
+	35,  // 96: compozy.task.v1.TaskService.Update:input_type -> compozy.task.v1.UpdateRequest
+	38,  // 97: compozy.task.v1.TaskService.Note:input_type -> compozy.task.v1.NoteRequest
+	40,  // 98: compozy.task.v1.TaskService.Move:input_type -> compozy.task.v1.MoveRequest
+	43,  // 99: compozy.task.v1.TaskService.Import:input_type -> compozy.task.v1.ImportRequest
+	49,  // 100: compozy.task.v1.TaskService.Link:input_type -> compozy.task.v1.LinkRequest
+	51,  // 101: compozy.task.v1.TaskService.Claim:input_type -> compozy.task.v1.ClaimRequest
+	53,  // 102: compozy.task.v1.TaskService.Renew:input_type -> compozy.task.v1.RenewRequest
+	55,  // 103: compozy.task.v1.TaskService.Release:input_type -> compozy.task.v1.ReleaseRequest
+	58,  // 104: compozy.task.v1.TaskService.Complete:input_type -> compozy.task.v1.CompleteRequest
+	60,  // 105: compozy.task.v1.TaskService.Fail:input_type -> compozy.task.v1.FailRequest
+	62,  // 106: compozy.task.v1.TaskService.Start:input_type -> compozy.task.v1.StartRequest
+	64,  // 107: compozy.task.v1.TaskService.Pause:input_type -> compozy.task.v1.PauseRequest
+	66,  // 108: compozy.task.v1.TaskService.Resume:input_type -> compozy.task.v1.ResumeRequest
+	69,  // 109: compozy.task.v1.TaskService.Cancel:input_type -> compozy.task.v1.CancelRequest
+	71,  // 110: compozy.task.v1.TaskService.Retry:input_type -> compozy.task.v1.RetryRequest
+	73,  // 111: compozy.task.v1.TaskService.Why:input_type -> compozy.task.v1.WhyRequest
+	75,  // 112: compozy.task.v1.TaskService.Estimate:input_type -> compozy.task.v1.EstimateRequest
+	78,  // 113: compozy.task.v1.TaskService.Archive:input_type -> compozy.task.v1.ArchiveRequest
+	80,  // 114: compozy.task.v1.TaskService.Unarchive:input_type -> compozy.task.v1.UnarchiveRequest
+	82,  // 115: compozy.task.v1.TaskService.Delete:input_type -> compozy.task.v1.DeleteRequest
+	84,  // 116: compozy.task.v1.TaskService.ReportRun:input_type -> compozy.task.v1.ReportRunRequest
+	14,  // 117: compozy.task.v1.TaskService.List:output_type -> compozy.task.v1.ListResponse
+	16,  // 118: compozy.task.v1.TaskService.Get:output_type -> compozy.task.v1.GetResponse
+	18,  // 119: compozy.task.v1.TaskService.Search:output_type -> compozy.task.v1.SearchResponse
+	21,  // 120: compozy.task.v1.TaskService.Tree:output_type -> compozy.task.v1.TreeResponse
+	26,  // 121: compozy.task.v1.TaskService.Activity:output_type -> compozy.task.v1.ActivityResponse
+	29,  // 122: compozy.task.v1.TaskService.Summary:output_type -> compozy.task.v1.SummaryResponse
+	33,  // 123: compozy.task.v1.TaskService.Create:output_type -> compozy.task.v1.CreateResponse
+	36,  // 124: compozy.task.v1.TaskService.Update:output_type -> compozy.task.v1.UpdateResponse
+	39,  // 125: compozy.task.v1.TaskService.Note:output_type -> compozy.task.v1.NoteResponse
+	41,  // 126: compozy.task.v1.TaskService.Move:output_type -> compozy.task.v1.MoveResponse
+	44,  // 127: compozy.task.v1.TaskService.Import:output_type -> compozy.task.v1.ImportResponse
+	50,  // 128: compozy.task.v1.TaskService.Link:output_type -> compozy.task.v1.LinkResponse
+	52,  // 129: compozy.task.v1.TaskService.Claim:output_type -> compozy.task.v1.ClaimResponse
+	54,  // 130: compozy.task.v1.TaskService.Renew:output_type -> compozy.task.v1.RenewResponse
+	56,  // 131: compozy.task.v1.TaskService.Release:output_type -> compozy.task.v1.ReleaseResponse
+	59,  // 132: compozy.task.v1.TaskService.Complete:output_type -> compozy.task.v1.CompleteResponse
+	61,  // 133: compozy.task.v1.TaskService.Fail:output_type -> compozy.task.v1.FailResponse
+	63,  // 134: compozy.task.v1.TaskService.Start:output_type -> compozy.task.v1.StartResponse
+	65,  // 135: compozy.task.v1.TaskService.Pause:output_type -> compozy.task.v1.PauseResponse
+	67,  // 136: compozy.task.v1.TaskService.Resume:output_type -> compozy.task.v1.ResumeResponse
+	70,  // 137: compozy.task.v1.TaskService.Cancel:output_type -> compozy.task.v1.CancelResponse
+	72,  // 138: compozy.task.v1.TaskService.Retry:output_type -> compozy.task.v1.RetryResponse
+	74,  // 139: compozy.task.v1.TaskService.Why:output_type -> compozy.task.v1.WhyResponse
+	76,  // 140: compozy.task.v1.TaskService.Estimate:output_type -> compozy.task.v1.EstimateResponse
+	79,  // 141: compozy.task.v1.TaskService.Archive:output_type -> compozy.task.v1.ArchiveResponse
+	81,  // 142: compozy.task.v1.TaskService.Unarchive:output_type -> compozy.task.v1.UnarchiveResponse
+	83,  // 143: compozy.task.v1.TaskService.Delete:output_type -> compozy.task.v1.DeleteResponse
+	85,  // 144: compozy.task.v1.TaskService.ReportRun:output_type -> compozy.task.v1.ReportRunResponse
+	117, // [117:145] is the sub-list for method output_type
+	89,  // [89:117] is the sub-list for method input_type
+	89,  // [89:89] is the sub-list for extension type_name
+	89,  // [89:89] is the sub-list for extension extendee
+	0,   // [0:89] is the sub-list for field type_name
 }
 
 func init() { file_compozy_task_v1_task_proto_init() }
@@ -6818,15 +7045,15 @@ func file_compozy_task_v1_task_proto_init() {
 	file_compozy_task_v1_task_proto_msgTypes[27].OneofWrappers = []any{}
 	file_compozy_task_v1_task_proto_msgTypes[44].OneofWrappers = []any{}
 	file_compozy_task_v1_task_proto_msgTypes[46].OneofWrappers = []any{}
-	file_compozy_task_v1_task_proto_msgTypes[67].OneofWrappers = []any{}
-	file_compozy_task_v1_task_proto_msgTypes[76].OneofWrappers = []any{}
+	file_compozy_task_v1_task_proto_msgTypes[69].OneofWrappers = []any{}
+	file_compozy_task_v1_task_proto_msgTypes[78].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_compozy_task_v1_task_proto_rawDesc), len(file_compozy_task_v1_task_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   77,
+			NumMessages:   79,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,6 +36,7 @@ const (
 	TaskService_Release_FullMethodName   = "/compozy.task.v1.TaskService/Release"
 	TaskService_Complete_FullMethodName  = "/compozy.task.v1.TaskService/Complete"
 	TaskService_Fail_FullMethodName      = "/compozy.task.v1.TaskService/Fail"
+	TaskService_Start_FullMethodName     = "/compozy.task.v1.TaskService/Start"
 	TaskService_Pause_FullMethodName     = "/compozy.task.v1.TaskService/Pause"
 	TaskService_Resume_FullMethodName    = "/compozy.task.v1.TaskService/Resume"
 	TaskService_Cancel_FullMethodName    = "/compozy.task.v1.TaskService/Cancel"
@@ -109,6 +110,10 @@ type TaskServiceClient interface {
 	// Finish a task as failed, with the reason. What depends on it stays blocked until it
 	// is retried and done. Use tasks__release instead when the task itself is fine.
 	Fail(ctx context.Context, in *FailRequest, opts ...grpc.CallOption) (*FailResponse, error)
+	// Start an agent on a task: a session is made that holds the task and is prompted with its
+	// title and body. Follow it with sessions__wait. When the session fails, so does the task;
+	// when it is stopped, the task is given back.
+	Start(ctx context.Context, in *StartRequest, opts ...grpc.CallOption) (*StartResponse, error)
 	// Set tasks aside. A paused task is not handed out until tasks__resume puts it back into
 	// the state it had.
 	Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error)
@@ -317,6 +322,16 @@ func (c *taskServiceClient) Fail(ctx context.Context, in *FailRequest, opts ...g
 	return out, nil
 }
 
+func (c *taskServiceClient) Start(ctx context.Context, in *StartRequest, opts ...grpc.CallOption) (*StartResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartResponse)
+	err := c.cc.Invoke(ctx, TaskService_Start_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *taskServiceClient) Pause(ctx context.Context, in *PauseRequest, opts ...grpc.CallOption) (*PauseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(PauseResponse)
@@ -478,6 +493,10 @@ type TaskServiceServer interface {
 	// Finish a task as failed, with the reason. What depends on it stays blocked until it
 	// is retried and done. Use tasks__release instead when the task itself is fine.
 	Fail(context.Context, *FailRequest) (*FailResponse, error)
+	// Start an agent on a task: a session is made that holds the task and is prompted with its
+	// title and body. Follow it with sessions__wait. When the session fails, so does the task;
+	// when it is stopped, the task is given back.
+	Start(context.Context, *StartRequest) (*StartResponse, error)
 	// Set tasks aside. A paused task is not handed out until tasks__resume puts it back into
 	// the state it had.
 	Pause(context.Context, *PauseRequest) (*PauseResponse, error)
@@ -566,6 +585,9 @@ func (UnimplementedTaskServiceServer) Complete(context.Context, *CompleteRequest
 }
 func (UnimplementedTaskServiceServer) Fail(context.Context, *FailRequest) (*FailResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Fail not implemented")
+}
+func (UnimplementedTaskServiceServer) Start(context.Context, *StartRequest) (*StartResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Start not implemented")
 }
 func (UnimplementedTaskServiceServer) Pause(context.Context, *PauseRequest) (*PauseResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Pause not implemented")
@@ -924,6 +946,24 @@ func _TaskService_Fail_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_Start_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).Start(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_Start_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).Start(ctx, req.(*StartRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TaskService_Pause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(PauseRequest)
 	if err := dec(in); err != nil {
@@ -1178,6 +1218,10 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Fail",
 			Handler:    _TaskService_Fail_Handler,
+		},
+		{
+			MethodName: "Start",
+			Handler:    _TaskService_Start_Handler,
 		},
 		{
 			MethodName: "Pause",
