@@ -22,7 +22,7 @@ func TestPageFitsHoweverItsTextIsWritten(t *testing.T) {
 		ctx := h.as("fac_1")
 		const most = 24 << 10
 		want := 0
-		for _, title := range []string{"plain", strings.Repeat(`"`, 200), strings.Repeat("\x01", 200), strings.Repeat("字", 200)} {
+		for _, title := range []string{"plain", strings.Repeat(`"`, 200), "x" + strings.Repeat("\x01", 199), strings.Repeat("字", 200)} {
 			var drafts []*taskv1.Draft
 			for range 50 {
 				drafts = append(drafts, &taskv1.Draft{Title: title, Body: strings.Repeat("b", 20_000)})
