@@ -181,7 +181,10 @@ func (f *form) usage() string {
 			continue
 		}
 		word := p.label()
-		if p.kind == "array" {
+		switch {
+		case p.content:
+			word += "|@FILE|-"
+		case p.kind == "array":
 			word += "..."
 		}
 		if !p.required || p.item { // --file can stand for it

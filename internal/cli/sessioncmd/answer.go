@@ -28,7 +28,7 @@ func (c *commands) answer() *cli.Command {
 		Description: "Answer what a session waits for. ANSWER is " + how + ". Without one the question is shown and the terminal asked. A question is settled once: a later answer is told what won.\n\n" +
 			example("compozy session answer s3 1"),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "question-id", Usage: "The question, as `compozy session question` names it; without one the question that is pending."},
+			&cli.StringFlag{Name: "question-id", Usage: "The question, as compozy session question names it; without one the question that is pending."},
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			client, ws, err := c.client(ctx)

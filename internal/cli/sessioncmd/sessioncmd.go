@@ -6,6 +6,7 @@ package sessioncmd
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -35,6 +36,7 @@ func New(e *env.Env) *cli.Command {
 	// Answering takes two calls here: a person need not know the question's id.
 	cmd.Commands = slices.DeleteFunc(cmd.Commands, func(sub *cli.Command) bool { return sub.Name == "answer" })
 	cmd.Commands = append(cmd.Commands, c.answer(), c.watch(), c.apply())
+	slices.SortFunc(cmd.Commands, func(a, b *cli.Command) int { return strings.Compare(a.Name, b.Name) })
 	return cmd
 }
 
@@ -47,7 +49,7 @@ func (c *commands) verbs() map[string]env.Verb {
 			Example: `compozy session create "Fix the login test" --agent claude --watch`,
 			Prompt:  "prompt", Show: c.created,
 			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "watch", Usage: "Follow the session at once, as `compozy session watch` does."},
+				&cli.BoolFlag{Name: "watch", Usage: "Follow the session at once, as compozy session watch does."},
 			},
 		},
 		"diff":      {Example: "compozy session diff s3 internal/login", Arguments: []string{"paths"}, Show: c.diff},
