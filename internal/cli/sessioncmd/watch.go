@@ -247,27 +247,33 @@ func (w *watcher) pending(ctx context.Context, e *sessionv1.Event) error {
 		return nil
 	}
 	w.asked = q.GetQuestionId()
+	p := w.asking()
+	p.question(w.session.GetHandle(), q)
 	if !w.interactive() {
-		w.end()
-		p := &printer{out: w.Err}
-		p.question(w.session.GetHandle(), q)
 		p.line(plain, "  Answer it with: compozy session answer %s NUMBER|TEXT", w.session.GetHandle())
 		return p.err
 	}
-	w.question(w.session.GetHandle(), q)
-	w.write(plain, ask)
+	p.write(plain, ask)
 	if w.typed == nil {
 		w.typed = make(chan string)
 		// It ends with the process: a read of a terminal cannot be called off.
 		go lines(w.In, w.typed)
 	}
-	return nil
+	return p.err
+}
+
+// asking returns what a person is asked on: the terminal that shows the session, else the
+// standard error.
+func (w *watcher) asking() *printer {
+	if w.Width > 0 && w.Format != env.FormatJSON {
+		return w.printer
+	}
+	w.end()
+	return &printer{out: w.Err}
 }
 
 // interactive reports whether a person sits there who can be asked.
-func (w *watcher) interactive() bool {
-	return w.Terminal && w.Width > 0 && w.Format != env.FormatJSON
-}
+func (w *watcher) interactive() bool { return w.Terminal && w.Format != env.FormatJSON }
 
 // lines sends each line that is typed.
 func lines(in io.Reader, typed chan<- string) {
@@ -287,8 +293,9 @@ func (w *watcher) answer(ctx context.Context, line string) error {
 		w.line(dim, "Nothing is asked now; prompt the session with: compozy session send %s TEXT", w.session.GetHandle())
 		return w.printer.err
 	case line == "":
-		w.write(plain, ask)
-		return w.printer.err
+		p := w.asking()
+		p.write(plain, ask)
+		return p.err
 	}
 	_, err := w.client.Answer(ctx, &sessionv1.AnswerRequest{
 		WorkspaceId: w.request.GetWorkspaceId(), Id: w.session.GetId(), QuestionId: w.asked, Answer: line,
@@ -298,9 +305,10 @@ func (w *watcher) answer(ctx context.Context, line string) error {
 		w.line(red, "%v", w.family.Explain(err))
 		return w.printer.err
 	case fault.InvalidArgument, fault.PermissionDenied:
-		w.line(red, "%v", w.family.Explain(err))
-		w.write(plain, ask)
-		return w.printer.err
+		p := w.asking()
+		p.line(red, "%v", w.family.Explain(err))
+		p.write(plain, ask)
+		return p.err
 	default:
 		return err // how it was settled is an event
 	}
