@@ -148,6 +148,16 @@ func (tx *Tx) Touch(workspace string) {
 	}
 }
 
+// LastHandle returns the number of a kind of handle in a workspace that was handed out last,
+// 0 before the first.
+func (tx *Tx) LastHandle(workspace, kind string) (value int64, err error) {
+	err = tx.QueryRow(`SELECT value FROM handle_counter WHERE workspace_id = ? AND kind = ?`, workspace, kind).Scan(&value)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("read the number of the last %s of workspace %q: %w", kind, workspace, err)
+	}
+	return value, nil
+}
+
 // NextHandle returns the next number of a kind of handle in a workspace, from 1. A
 // number that was handed out in a transaction that was rolled back is used again.
 func (tx *Tx) NextHandle(workspace, kind string) (int64, error) {

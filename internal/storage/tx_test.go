@@ -266,6 +266,12 @@ func TestHandlesCountFromOneInEachWorkspace(t *testing.T) {
 					return err
 				}
 				got = append(got, n)
+				if last, err := tx.LastHandle(of[0], of[1]); err != nil || last != n {
+					t.Errorf("the last handle is %d, %v; want %d", last, err, n)
+				}
+			}
+			if last, err := tx.LastHandle("ws_2", "s"); err != nil || last != 0 {
+				t.Errorf("before the first: got %d, %v", last, err)
 			}
 			return nil
 		})

@@ -48,8 +48,10 @@ func keyProblem(key string) string {
 	switch {
 	case err != nil:
 		return err.Error()
-	case r.ID != "" || r.Handle != "":
-		return fmt.Sprintf("%q looks like an id or a handle, and would never be found as a key; give it another form, such as key-%s", key, key)
+	case r.ID != "":
+		return fmt.Sprintf("%q is read as an id, so it would never be found as a key; give it another form, such as key-%s", key, key)
+	case r.Handle != "":
+		return fmt.Sprintf("%q is read as a handle, which is a letter and a number as in t7 and s1, so it would never be found as a key; give it another form, such as key-%s", key, key)
 	case r.Name != key:
 		return fmt.Sprintf("%q would not be found as a key, because it begins or ends with a blank, or names a part of something as in readme#setup or t7:3", key)
 	}

@@ -112,6 +112,9 @@ func inPlace(tasks []*Task, lo, hi *int64) bool {
 	return true
 }
 
+// maxImported is how many new tasks are told with their handles.
+const maxImported = 200
+
 // Import makes the tasks of a plan that the workspace does not have.
 func (s *Service) Import(ctx context.Context, req *taskv1.ImportRequest) (*taskv1.ImportResponse, error) {
 	if err := checkText(req); err != nil {
@@ -148,6 +151,8 @@ type plan struct {
 	have map[string]*Task
 	// rewritten has the keys of those whose body is another one.
 	rewritten map[string]bool
+	// last is the number of the last task that was made before.
+	last int64
 }
 
 // examine reads what the workspace has of the plan.
@@ -163,7 +168,11 @@ func (st *store) examine(tasks []*taskv1.PlanTask) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{tasks: tasks, have: have, rewritten: make(map[string]bool)}
+	last, err := st.tx.LastHandle(st.workspace, "t")
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{tasks: tasks, have: have, rewritten: make(map[string]bool), last: last}
 	for _, t := range tasks {
 		old := have[t.GetKey()]
 		if old == nil {
@@ -192,6 +201,10 @@ func (p *plan) report() *taskv1.ImportResponse {
 				resp.Drifted = append(resp.Drifted, key)
 			}
 			continue
+		}
+		if resp.Created++; resp.GetCreated() <= maxImported {
+			made := Task{Number: p.last + int64(resp.GetCreated())}
+			resp.Tasks = append(resp.Tasks, &taskv1.Imported{Key: key, Handle: made.Handle()})
 		}
 		if status := p.status(t); status == Ready {
 			resp.Roots = append(resp.Roots, key)

@@ -112,6 +112,10 @@ func TestImportMakesAPlanOnce(t *testing.T) {
 			Dependencies: []*taskv1.Dependency{
 				{From: "ship", To: "build"}, {From: "ship", To: "sign"}, {From: "build", To: "design"}, {From: "approve", To: "design"},
 			},
+			Created: 5,
+			Tasks: []*taskv1.Imported{
+				{Key: "ship", Handle: "t1"}, {Key: "build", Handle: "t2"}, {Key: "sign", Handle: "t3"}, {Key: "design", Handle: "t4"}, {Key: "approve", Handle: "t5"},
+			},
 		})
 		if got := h.list(ctx, &taskv1.ListRequest{}); got != "t1 t2 t3 t4 t5" {
 			h.t.Errorf("made %s", got)
@@ -130,6 +134,7 @@ func TestImportMakesAPlanOnce(t *testing.T) {
 		wantImport(h.t, h.imports(plan...), &taskv1.ImportResponse{
 			Skipped: all.GetSkipped(), Roots: []string{"later"}, Blocked: []string{"last"},
 			Dependencies: []*taskv1.Dependency{{From: "later", To: "design"}, {From: "last", To: "ship"}},
+			Created:      2, Tasks: []*taskv1.Imported{{Key: "later", Handle: "t6"}, {Key: "last", Handle: "t7"}},
 		})
 	})
 }

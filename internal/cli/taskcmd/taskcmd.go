@@ -3,6 +3,7 @@ package taskcmd
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v3"
@@ -91,10 +92,28 @@ func commands(m proto.Message) {
 // sound refuses the answer to a plan that was not carried out.
 func sound(m proto.Message) error {
 	plan, ok := m.(*taskv1.ImportResponse)
-	if ok && len(plan.GetErrors())+len(plan.GetCycles()) > 0 {
-		return fault.New(fault.InvalidArgument, "the plan has mistakes; nothing was written")
+	if !ok {
+		return nil
 	}
-	return nil
+	var wrong []string
+	if n := len(plan.GetCycles()); n > 0 {
+		wrong = append(wrong, count(n, "cycle"))
+	}
+	if n := len(plan.GetErrors()); n > 0 {
+		wrong = append(wrong, count(n, "mistake"))
+	}
+	if wrong == nil {
+		return nil
+	}
+	return fault.New(fault.InvalidArgument, "the plan has %s; nothing was written", strings.Join(wrong, " and "))
+}
+
+// count returns a number of things in words, such as "2 cycles".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return strconv.Itoa(n) + " " + what + "s"
 }
 
 func columns() map[protoreflect.FullName][]string {

@@ -1507,9 +1507,9 @@ func (x *SearchRequest) GetArchived() Archived {
 // SearchResponse holds what was found.
 type SearchResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// At most 20 tasks, the most recently changed first.
+	// At most 20 tasks, the most recently changed first; fewer where titles and lines are long.
 	Matches []*Match `protobuf:"bytes,1,rep,name=matches,proto3" json:"matches,omitempty"`
-	// Whether there are more than 20.
+	// Whether there are more.
 	Truncated     bool `protobuf:"varint,2,opt,name=truncated,proto3" json:"truncated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3476,7 +3476,12 @@ type ImportResponse struct {
 	// Cycles in the plan; each starts and ends with the same key.
 	Cycles []*Cycle `protobuf:"bytes,7,rep,name=cycles,proto3" json:"cycles,omitempty"`
 	// Everything else that is wrong with the plan.
-	Errors        []*PlanError `protobuf:"bytes,8,rep,name=errors,proto3" json:"errors,omitempty"`
+	Errors []*PlanError `protobuf:"bytes,8,rep,name=errors,proto3" json:"errors,omitempty"`
+	// How many tasks are new; in a dry run, how many would be.
+	Created int32 `protobuf:"varint,9,opt,name=created,proto3" json:"created,omitempty"`
+	// The first 200 of the new tasks, in the order of the plan; in a dry run with the handles
+	// that they would get now.
+	Tasks         []*Imported `protobuf:"bytes,10,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3567,6 +3572,75 @@ func (x *ImportResponse) GetErrors() []*PlanError {
 	return nil
 }
 
+func (x *ImportResponse) GetCreated() int32 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *ImportResponse) GetTasks() []*Imported {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+// Imported is a new task of a plan.
+type Imported struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its key.
+	Key string `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	// Its handle.
+	Handle        string `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Imported) Reset() {
+	*x = Imported{}
+	mi := &file_compozy_task_v1_task_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Imported) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Imported) ProtoMessage() {}
+
+func (x *Imported) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_task_v1_task_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Imported.ProtoReflect.Descriptor instead.
+func (*Imported) Descriptor() ([]byte, []int) {
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *Imported) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Imported) GetHandle() string {
+	if x != nil {
+		return x.Handle
+	}
+	return ""
+}
+
 // Dependency says that a task waits for another.
 type Dependency struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3580,7 +3654,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[38]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3592,7 +3666,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[38]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3605,7 +3679,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Dependency) GetFrom() string {
@@ -3633,7 +3707,7 @@ type Cycle struct {
 
 func (x *Cycle) Reset() {
 	*x = Cycle{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[39]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3645,7 +3719,7 @@ func (x *Cycle) String() string {
 func (*Cycle) ProtoMessage() {}
 
 func (x *Cycle) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[39]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3658,7 +3732,7 @@ func (x *Cycle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cycle.ProtoReflect.Descriptor instead.
 func (*Cycle) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Cycle) GetKeys() []string {
@@ -3681,7 +3755,7 @@ type PlanError struct {
 
 func (x *PlanError) Reset() {
 	*x = PlanError{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[40]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3693,7 +3767,7 @@ func (x *PlanError) String() string {
 func (*PlanError) ProtoMessage() {}
 
 func (x *PlanError) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[40]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3706,7 +3780,7 @@ func (x *PlanError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanError.ProtoReflect.Descriptor instead.
 func (*PlanError) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *PlanError) GetKey() string {
@@ -3736,7 +3810,7 @@ type LinkSet struct {
 
 func (x *LinkSet) Reset() {
 	*x = LinkSet{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[41]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3822,7 @@ func (x *LinkSet) String() string {
 func (*LinkSet) ProtoMessage() {}
 
 func (x *LinkSet) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[41]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3761,7 +3835,7 @@ func (x *LinkSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkSet.ProtoReflect.Descriptor instead.
 func (*LinkSet) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *LinkSet) GetId() string {
@@ -3791,7 +3865,7 @@ type LinkRequest struct {
 
 func (x *LinkRequest) Reset() {
 	*x = LinkRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[42]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +3877,7 @@ func (x *LinkRequest) String() string {
 func (*LinkRequest) ProtoMessage() {}
 
 func (x *LinkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[42]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3816,7 +3890,7 @@ func (x *LinkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkRequest.ProtoReflect.Descriptor instead.
 func (*LinkRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *LinkRequest) GetWorkspaceId() string {
@@ -3844,7 +3918,7 @@ type LinkResponse struct {
 
 func (x *LinkResponse) Reset() {
 	*x = LinkResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[43]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3856,7 +3930,7 @@ func (x *LinkResponse) String() string {
 func (*LinkResponse) ProtoMessage() {}
 
 func (x *LinkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[43]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3869,7 +3943,7 @@ func (x *LinkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LinkResponse.ProtoReflect.Descriptor instead.
 func (*LinkResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *LinkResponse) GetTasks() []*Task {
@@ -3898,7 +3972,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[44]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3910,7 +3984,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[44]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3923,7 +3997,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ClaimRequest) GetWorkspaceId() string {
@@ -3983,7 +4057,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[45]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3995,7 +4069,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[45]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4008,7 +4082,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ClaimResponse) GetTask() *Task {
@@ -4070,7 +4144,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[46]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4156,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[46]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4095,7 +4169,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *RenewRequest) GetWorkspaceId() string {
@@ -4137,7 +4211,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[47]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4223,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[47]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4236,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RenewResponse) GetTask() *Task {
@@ -4189,7 +4263,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[48]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4201,7 +4275,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[48]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4214,7 +4288,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReleaseRequest) GetWorkspaceId() string {
@@ -4256,7 +4330,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[49]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4268,7 +4342,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[49]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4281,7 +4355,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReleaseResponse) GetChange() *Change {
@@ -4304,7 +4378,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[50]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4316,7 +4390,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[50]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4329,7 +4403,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Usage) GetCostUsd() float64 {
@@ -4365,7 +4439,7 @@ type CompleteRequest struct {
 
 func (x *CompleteRequest) Reset() {
 	*x = CompleteRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[51]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4451,7 @@ func (x *CompleteRequest) String() string {
 func (*CompleteRequest) ProtoMessage() {}
 
 func (x *CompleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[51]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4464,7 @@ func (x *CompleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteRequest.ProtoReflect.Descriptor instead.
 func (*CompleteRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CompleteRequest) GetWorkspaceId() string {
@@ -4441,7 +4515,7 @@ type CompleteResponse struct {
 
 func (x *CompleteResponse) Reset() {
 	*x = CompleteResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[52]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4453,7 +4527,7 @@ func (x *CompleteResponse) String() string {
 func (*CompleteResponse) ProtoMessage() {}
 
 func (x *CompleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[52]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4466,7 +4540,7 @@ func (x *CompleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CompleteResponse.ProtoReflect.Descriptor instead.
 func (*CompleteResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *CompleteResponse) GetChange() *Change {
@@ -4504,7 +4578,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[53]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4516,7 +4590,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[53]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4529,7 +4603,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *FailRequest) GetWorkspaceId() string {
@@ -4585,7 +4659,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[54]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4597,7 +4671,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[54]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4610,7 +4684,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *FailResponse) GetChange() *Change {
@@ -4647,7 +4721,7 @@ type StartRequest struct {
 
 func (x *StartRequest) Reset() {
 	*x = StartRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[55]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4659,7 +4733,7 @@ func (x *StartRequest) String() string {
 func (*StartRequest) ProtoMessage() {}
 
 func (x *StartRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[55]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4672,7 +4746,7 @@ func (x *StartRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartRequest.ProtoReflect.Descriptor instead.
 func (*StartRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StartRequest) GetWorkspaceId() string {
@@ -4757,7 +4831,7 @@ type StartResponse struct {
 
 func (x *StartResponse) Reset() {
 	*x = StartResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[56]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4769,7 +4843,7 @@ func (x *StartResponse) String() string {
 func (*StartResponse) ProtoMessage() {}
 
 func (x *StartResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[56]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4782,7 +4856,7 @@ func (x *StartResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartResponse.ProtoReflect.Descriptor instead.
 func (*StartResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StartResponse) GetTask() *Task {
@@ -4835,7 +4909,7 @@ type PauseRequest struct {
 
 func (x *PauseRequest) Reset() {
 	*x = PauseRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[57]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4921,7 @@ func (x *PauseRequest) String() string {
 func (*PauseRequest) ProtoMessage() {}
 
 func (x *PauseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[57]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4934,7 @@ func (x *PauseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseRequest.ProtoReflect.Descriptor instead.
 func (*PauseRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *PauseRequest) GetWorkspaceId() string {
@@ -4895,7 +4969,7 @@ type PauseResponse struct {
 
 func (x *PauseResponse) Reset() {
 	*x = PauseResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[58]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4907,7 +4981,7 @@ func (x *PauseResponse) String() string {
 func (*PauseResponse) ProtoMessage() {}
 
 func (x *PauseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[58]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4920,7 +4994,7 @@ func (x *PauseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseResponse.ProtoReflect.Descriptor instead.
 func (*PauseResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *PauseResponse) GetChanges() []*Change {
@@ -4943,7 +5017,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[59]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4955,7 +5029,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[59]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4968,7 +5042,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ResumeRequest) GetWorkspaceId() string {
@@ -4996,7 +5070,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[60]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5008,7 +5082,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[60]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5021,7 +5095,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResumeResponse) GetRestored() []*Restored {
@@ -5046,7 +5120,7 @@ type Restored struct {
 
 func (x *Restored) Reset() {
 	*x = Restored{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[61]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5058,7 +5132,7 @@ func (x *Restored) String() string {
 func (*Restored) ProtoMessage() {}
 
 func (x *Restored) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[61]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5071,7 +5145,7 @@ func (x *Restored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Restored.ProtoReflect.Descriptor instead.
 func (*Restored) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Restored) GetId() string {
@@ -5110,7 +5184,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[62]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5122,7 +5196,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[62]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5135,7 +5209,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CancelRequest) GetWorkspaceId() string {
@@ -5170,7 +5244,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[63]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5182,7 +5256,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[63]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5195,7 +5269,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CancelResponse) GetChanges() []*Change {
@@ -5218,7 +5292,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[64]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5230,7 +5304,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[64]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5243,7 +5317,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RetryRequest) GetWorkspaceId() string {
@@ -5271,7 +5345,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[65]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5283,7 +5357,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[65]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5296,7 +5370,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RetryResponse) GetChanges() []*Change {
@@ -5319,7 +5393,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[66]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5331,7 +5405,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[66]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5344,7 +5418,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *WhyRequest) GetWorkspaceId() string {
@@ -5384,7 +5458,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[67]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5470,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[67]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5483,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -5478,7 +5552,7 @@ type EstimateRequest struct {
 
 func (x *EstimateRequest) Reset() {
 	*x = EstimateRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[68]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5490,7 +5564,7 @@ func (x *EstimateRequest) String() string {
 func (*EstimateRequest) ProtoMessage() {}
 
 func (x *EstimateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[68]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5503,7 +5577,7 @@ func (x *EstimateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateRequest.ProtoReflect.Descriptor instead.
 func (*EstimateRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *EstimateRequest) GetWorkspaceId() string {
@@ -5551,7 +5625,7 @@ type EstimateResponse struct {
 
 func (x *EstimateResponse) Reset() {
 	*x = EstimateResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[69]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5563,7 +5637,7 @@ func (x *EstimateResponse) String() string {
 func (*EstimateResponse) ProtoMessage() {}
 
 func (x *EstimateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[69]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5576,7 +5650,7 @@ func (x *EstimateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateResponse.ProtoReflect.Descriptor instead.
 func (*EstimateResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *EstimateResponse) GetCostUsd() float64 {
@@ -5628,7 +5702,7 @@ type Example struct {
 
 func (x *Example) Reset() {
 	*x = Example{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[70]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5640,7 +5714,7 @@ func (x *Example) String() string {
 func (*Example) ProtoMessage() {}
 
 func (x *Example) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[70]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5653,7 +5727,7 @@ func (x *Example) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Example.ProtoReflect.Descriptor instead.
 func (*Example) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Example) GetId() string {
@@ -5711,7 +5785,7 @@ type ArchiveRequest struct {
 
 func (x *ArchiveRequest) Reset() {
 	*x = ArchiveRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[71]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5723,7 +5797,7 @@ func (x *ArchiveRequest) String() string {
 func (*ArchiveRequest) ProtoMessage() {}
 
 func (x *ArchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[71]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5736,7 +5810,7 @@ func (x *ArchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveRequest.ProtoReflect.Descriptor instead.
 func (*ArchiveRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ArchiveRequest) GetWorkspaceId() string {
@@ -5764,7 +5838,7 @@ type ArchiveResponse struct {
 
 func (x *ArchiveResponse) Reset() {
 	*x = ArchiveResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[72]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5776,7 +5850,7 @@ func (x *ArchiveResponse) String() string {
 func (*ArchiveResponse) ProtoMessage() {}
 
 func (x *ArchiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[72]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5789,7 +5863,7 @@ func (x *ArchiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArchiveResponse.ProtoReflect.Descriptor instead.
 func (*ArchiveResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ArchiveResponse) GetTasks() []*Task {
@@ -5812,7 +5886,7 @@ type UnarchiveRequest struct {
 
 func (x *UnarchiveRequest) Reset() {
 	*x = UnarchiveRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[73]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5824,7 +5898,7 @@ func (x *UnarchiveRequest) String() string {
 func (*UnarchiveRequest) ProtoMessage() {}
 
 func (x *UnarchiveRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[73]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5837,7 +5911,7 @@ func (x *UnarchiveRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnarchiveRequest.ProtoReflect.Descriptor instead.
 func (*UnarchiveRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UnarchiveRequest) GetWorkspaceId() string {
@@ -5865,7 +5939,7 @@ type UnarchiveResponse struct {
 
 func (x *UnarchiveResponse) Reset() {
 	*x = UnarchiveResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[74]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5877,7 +5951,7 @@ func (x *UnarchiveResponse) String() string {
 func (*UnarchiveResponse) ProtoMessage() {}
 
 func (x *UnarchiveResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[74]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5890,7 +5964,7 @@ func (x *UnarchiveResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnarchiveResponse.ProtoReflect.Descriptor instead.
 func (*UnarchiveResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *UnarchiveResponse) GetTasks() []*Task {
@@ -5913,7 +5987,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[75]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5925,7 +5999,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[75]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5938,7 +6012,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DeleteRequest) GetWorkspaceId() string {
@@ -5966,7 +6040,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[76]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5978,7 +6052,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[76]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5991,7 +6065,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *DeleteResponse) GetDeleted() []string {
@@ -6023,7 +6097,7 @@ type ReportRunRequest struct {
 
 func (x *ReportRunRequest) Reset() {
 	*x = ReportRunRequest{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[77]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6035,7 +6109,7 @@ func (x *ReportRunRequest) String() string {
 func (*ReportRunRequest) ProtoMessage() {}
 
 func (x *ReportRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[77]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6048,7 +6122,7 @@ func (x *ReportRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRunRequest.ProtoReflect.Descriptor instead.
 func (*ReportRunRequest) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReportRunRequest) GetRunId() string {
@@ -6106,7 +6180,7 @@ type ReportRunResponse struct {
 
 func (x *ReportRunResponse) Reset() {
 	*x = ReportRunResponse{}
-	mi := &file_compozy_task_v1_task_proto_msgTypes[78]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6118,7 +6192,7 @@ func (x *ReportRunResponse) String() string {
 func (*ReportRunResponse) ProtoMessage() {}
 
 func (x *ReportRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_task_v1_task_proto_msgTypes[78]
+	mi := &file_compozy_task_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6131,7 +6205,7 @@ func (x *ReportRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportRunResponse.ProtoReflect.Descriptor instead.
 func (*ReportRunResponse) Descriptor() ([]byte, []int) {
-	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_compozy_task_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReportRunResponse) GetRun() *Run {
@@ -6440,7 +6514,7 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\rImportRequest\x12*\n" +
 	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\x12<\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x19.compozy.task.v1.PlanTaskB\v\xbaH\b\x92\x01\x05\b\x01\x10\xf4\x03R\x05tasks\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\xb1\x02\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\xfc\x02\n" +
 	"\x0eImportResponse\x12\x14\n" +
 	"\x05roots\x18\x01 \x03(\tR\x05roots\x12\x18\n" +
 	"\ablocked\x18\x02 \x03(\tR\ablocked\x12\x16\n" +
@@ -6449,7 +6523,13 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\adrifted\x18\x05 \x03(\tR\adrifted\x12?\n" +
 	"\fdependencies\x18\x06 \x03(\v2\x1b.compozy.task.v1.DependencyR\fdependencies\x12.\n" +
 	"\x06cycles\x18\a \x03(\v2\x16.compozy.task.v1.CycleR\x06cycles\x122\n" +
-	"\x06errors\x18\b \x03(\v2\x1a.compozy.task.v1.PlanErrorR\x06errors\"0\n" +
+	"\x06errors\x18\b \x03(\v2\x1a.compozy.task.v1.PlanErrorR\x06errors\x12\x18\n" +
+	"\acreated\x18\t \x01(\x05R\acreated\x12/\n" +
+	"\x05tasks\x18\n" +
+	" \x03(\v2\x19.compozy.task.v1.ImportedR\x05tasks\"4\n" +
+	"\bImported\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x16\n" +
+	"\x06handle\x18\x02 \x01(\tR\x06handle\"0\n" +
 	"\n" +
 	"Dependency\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
@@ -6786,7 +6866,7 @@ func file_compozy_task_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_compozy_task_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_compozy_task_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_compozy_task_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 80)
 var file_compozy_task_v1_task_proto_goTypes = []any{
 	(Status)(0),                   // 0: compozy.task.v1.Status
 	(Priority)(0),                 // 1: compozy.task.v1.Priority
@@ -6833,68 +6913,69 @@ var file_compozy_task_v1_task_proto_goTypes = []any{
 	(*PlanTask)(nil),              // 42: compozy.task.v1.PlanTask
 	(*ImportRequest)(nil),         // 43: compozy.task.v1.ImportRequest
 	(*ImportResponse)(nil),        // 44: compozy.task.v1.ImportResponse
-	(*Dependency)(nil),            // 45: compozy.task.v1.Dependency
-	(*Cycle)(nil),                 // 46: compozy.task.v1.Cycle
-	(*PlanError)(nil),             // 47: compozy.task.v1.PlanError
-	(*LinkSet)(nil),               // 48: compozy.task.v1.LinkSet
-	(*LinkRequest)(nil),           // 49: compozy.task.v1.LinkRequest
-	(*LinkResponse)(nil),          // 50: compozy.task.v1.LinkResponse
-	(*ClaimRequest)(nil),          // 51: compozy.task.v1.ClaimRequest
-	(*ClaimResponse)(nil),         // 52: compozy.task.v1.ClaimResponse
-	(*RenewRequest)(nil),          // 53: compozy.task.v1.RenewRequest
-	(*RenewResponse)(nil),         // 54: compozy.task.v1.RenewResponse
-	(*ReleaseRequest)(nil),        // 55: compozy.task.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),       // 56: compozy.task.v1.ReleaseResponse
-	(*Usage)(nil),                 // 57: compozy.task.v1.Usage
-	(*CompleteRequest)(nil),       // 58: compozy.task.v1.CompleteRequest
-	(*CompleteResponse)(nil),      // 59: compozy.task.v1.CompleteResponse
-	(*FailRequest)(nil),           // 60: compozy.task.v1.FailRequest
-	(*FailResponse)(nil),          // 61: compozy.task.v1.FailResponse
-	(*StartRequest)(nil),          // 62: compozy.task.v1.StartRequest
-	(*StartResponse)(nil),         // 63: compozy.task.v1.StartResponse
-	(*PauseRequest)(nil),          // 64: compozy.task.v1.PauseRequest
-	(*PauseResponse)(nil),         // 65: compozy.task.v1.PauseResponse
-	(*ResumeRequest)(nil),         // 66: compozy.task.v1.ResumeRequest
-	(*ResumeResponse)(nil),        // 67: compozy.task.v1.ResumeResponse
-	(*Restored)(nil),              // 68: compozy.task.v1.Restored
-	(*CancelRequest)(nil),         // 69: compozy.task.v1.CancelRequest
-	(*CancelResponse)(nil),        // 70: compozy.task.v1.CancelResponse
-	(*RetryRequest)(nil),          // 71: compozy.task.v1.RetryRequest
-	(*RetryResponse)(nil),         // 72: compozy.task.v1.RetryResponse
-	(*WhyRequest)(nil),            // 73: compozy.task.v1.WhyRequest
-	(*WhyResponse)(nil),           // 74: compozy.task.v1.WhyResponse
-	(*EstimateRequest)(nil),       // 75: compozy.task.v1.EstimateRequest
-	(*EstimateResponse)(nil),      // 76: compozy.task.v1.EstimateResponse
-	(*Example)(nil),               // 77: compozy.task.v1.Example
-	(*ArchiveRequest)(nil),        // 78: compozy.task.v1.ArchiveRequest
-	(*ArchiveResponse)(nil),       // 79: compozy.task.v1.ArchiveResponse
-	(*UnarchiveRequest)(nil),      // 80: compozy.task.v1.UnarchiveRequest
-	(*UnarchiveResponse)(nil),     // 81: compozy.task.v1.UnarchiveResponse
-	(*DeleteRequest)(nil),         // 82: compozy.task.v1.DeleteRequest
-	(*DeleteResponse)(nil),        // 83: compozy.task.v1.DeleteResponse
-	(*ReportRunRequest)(nil),      // 84: compozy.task.v1.ReportRunRequest
-	(*ReportRunResponse)(nil),     // 85: compozy.task.v1.ReportRunResponse
-	(*timestamppb.Timestamp)(nil), // 86: google.protobuf.Timestamp
+	(*Imported)(nil),              // 45: compozy.task.v1.Imported
+	(*Dependency)(nil),            // 46: compozy.task.v1.Dependency
+	(*Cycle)(nil),                 // 47: compozy.task.v1.Cycle
+	(*PlanError)(nil),             // 48: compozy.task.v1.PlanError
+	(*LinkSet)(nil),               // 49: compozy.task.v1.LinkSet
+	(*LinkRequest)(nil),           // 50: compozy.task.v1.LinkRequest
+	(*LinkResponse)(nil),          // 51: compozy.task.v1.LinkResponse
+	(*ClaimRequest)(nil),          // 52: compozy.task.v1.ClaimRequest
+	(*ClaimResponse)(nil),         // 53: compozy.task.v1.ClaimResponse
+	(*RenewRequest)(nil),          // 54: compozy.task.v1.RenewRequest
+	(*RenewResponse)(nil),         // 55: compozy.task.v1.RenewResponse
+	(*ReleaseRequest)(nil),        // 56: compozy.task.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),       // 57: compozy.task.v1.ReleaseResponse
+	(*Usage)(nil),                 // 58: compozy.task.v1.Usage
+	(*CompleteRequest)(nil),       // 59: compozy.task.v1.CompleteRequest
+	(*CompleteResponse)(nil),      // 60: compozy.task.v1.CompleteResponse
+	(*FailRequest)(nil),           // 61: compozy.task.v1.FailRequest
+	(*FailResponse)(nil),          // 62: compozy.task.v1.FailResponse
+	(*StartRequest)(nil),          // 63: compozy.task.v1.StartRequest
+	(*StartResponse)(nil),         // 64: compozy.task.v1.StartResponse
+	(*PauseRequest)(nil),          // 65: compozy.task.v1.PauseRequest
+	(*PauseResponse)(nil),         // 66: compozy.task.v1.PauseResponse
+	(*ResumeRequest)(nil),         // 67: compozy.task.v1.ResumeRequest
+	(*ResumeResponse)(nil),        // 68: compozy.task.v1.ResumeResponse
+	(*Restored)(nil),              // 69: compozy.task.v1.Restored
+	(*CancelRequest)(nil),         // 70: compozy.task.v1.CancelRequest
+	(*CancelResponse)(nil),        // 71: compozy.task.v1.CancelResponse
+	(*RetryRequest)(nil),          // 72: compozy.task.v1.RetryRequest
+	(*RetryResponse)(nil),         // 73: compozy.task.v1.RetryResponse
+	(*WhyRequest)(nil),            // 74: compozy.task.v1.WhyRequest
+	(*WhyResponse)(nil),           // 75: compozy.task.v1.WhyResponse
+	(*EstimateRequest)(nil),       // 76: compozy.task.v1.EstimateRequest
+	(*EstimateResponse)(nil),      // 77: compozy.task.v1.EstimateResponse
+	(*Example)(nil),               // 78: compozy.task.v1.Example
+	(*ArchiveRequest)(nil),        // 79: compozy.task.v1.ArchiveRequest
+	(*ArchiveResponse)(nil),       // 80: compozy.task.v1.ArchiveResponse
+	(*UnarchiveRequest)(nil),      // 81: compozy.task.v1.UnarchiveRequest
+	(*UnarchiveResponse)(nil),     // 82: compozy.task.v1.UnarchiveResponse
+	(*DeleteRequest)(nil),         // 83: compozy.task.v1.DeleteRequest
+	(*DeleteResponse)(nil),        // 84: compozy.task.v1.DeleteResponse
+	(*ReportRunRequest)(nil),      // 85: compozy.task.v1.ReportRunRequest
+	(*ReportRunResponse)(nil),     // 86: compozy.task.v1.ReportRunResponse
+	(*timestamppb.Timestamp)(nil), // 87: google.protobuf.Timestamp
 }
 var file_compozy_task_v1_task_proto_depIdxs = []int32{
 	0,   // 0: compozy.task.v1.Task.status:type_name -> compozy.task.v1.Status
 	1,   // 1: compozy.task.v1.Task.priority:type_name -> compozy.task.v1.Priority
 	2,   // 2: compozy.task.v1.Task.size:type_name -> compozy.task.v1.Size
 	8,   // 3: compozy.task.v1.Task.claim:type_name -> compozy.task.v1.Claim
-	86,  // 4: compozy.task.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	86,  // 5: compozy.task.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
-	86,  // 6: compozy.task.v1.Claim.since:type_name -> google.protobuf.Timestamp
-	86,  // 7: compozy.task.v1.Claim.lease_until:type_name -> google.protobuf.Timestamp
-	86,  // 8: compozy.task.v1.Note.at:type_name -> google.protobuf.Timestamp
-	86,  // 9: compozy.task.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	86,  // 10: compozy.task.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	87,  // 4: compozy.task.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	87,  // 5: compozy.task.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	87,  // 6: compozy.task.v1.Claim.since:type_name -> google.protobuf.Timestamp
+	87,  // 7: compozy.task.v1.Claim.lease_until:type_name -> google.protobuf.Timestamp
+	87,  // 8: compozy.task.v1.Note.at:type_name -> google.protobuf.Timestamp
+	87,  // 9: compozy.task.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	87,  // 10: compozy.task.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
 	5,   // 11: compozy.task.v1.Run.outcome:type_name -> compozy.task.v1.Outcome
 	4,   // 12: compozy.task.v1.Run.reason_class:type_name -> compozy.task.v1.ReasonClass
 	0,   // 13: compozy.task.v1.Change.previous_state:type_name -> compozy.task.v1.Status
 	0,   // 14: compozy.task.v1.Change.new_state:type_name -> compozy.task.v1.Status
 	0,   // 15: compozy.task.v1.ListRequest.status:type_name -> compozy.task.v1.Status
-	86,  // 16: compozy.task.v1.ListRequest.since:type_name -> google.protobuf.Timestamp
-	86,  // 17: compozy.task.v1.ListRequest.until:type_name -> google.protobuf.Timestamp
+	87,  // 16: compozy.task.v1.ListRequest.since:type_name -> google.protobuf.Timestamp
+	87,  // 17: compozy.task.v1.ListRequest.until:type_name -> google.protobuf.Timestamp
 	3,   // 18: compozy.task.v1.ListRequest.archived:type_name -> compozy.task.v1.Archived
 	7,   // 19: compozy.task.v1.ListResponse.tasks:type_name -> compozy.task.v1.Task
 	7,   // 20: compozy.task.v1.GetResponse.task:type_name -> compozy.task.v1.Task
@@ -6912,7 +6993,7 @@ var file_compozy_task_v1_task_proto_depIdxs = []int32{
 	24,  // 32: compozy.task.v1.Rollup.counts:type_name -> compozy.task.v1.StatusCount
 	0,   // 33: compozy.task.v1.StatusCount.status:type_name -> compozy.task.v1.Status
 	27,  // 34: compozy.task.v1.ActivityResponse.activities:type_name -> compozy.task.v1.Activity
-	86,  // 35: compozy.task.v1.Activity.at:type_name -> google.protobuf.Timestamp
+	87,  // 35: compozy.task.v1.Activity.at:type_name -> google.protobuf.Timestamp
 	0,   // 36: compozy.task.v1.Activity.previous_state:type_name -> compozy.task.v1.Status
 	0,   // 37: compozy.task.v1.Activity.new_state:type_name -> compozy.task.v1.Status
 	24,  // 38: compozy.task.v1.SummaryResponse.counts:type_name -> compozy.task.v1.StatusCount
@@ -6932,101 +7013,102 @@ var file_compozy_task_v1_task_proto_depIdxs = []int32{
 	6,   // 52: compozy.task.v1.MoveRequest.place:type_name -> compozy.task.v1.Place
 	7,   // 53: compozy.task.v1.MoveResponse.tasks:type_name -> compozy.task.v1.Task
 	42,  // 54: compozy.task.v1.ImportRequest.tasks:type_name -> compozy.task.v1.PlanTask
-	45,  // 55: compozy.task.v1.ImportResponse.dependencies:type_name -> compozy.task.v1.Dependency
-	46,  // 56: compozy.task.v1.ImportResponse.cycles:type_name -> compozy.task.v1.Cycle
-	47,  // 57: compozy.task.v1.ImportResponse.errors:type_name -> compozy.task.v1.PlanError
-	48,  // 58: compozy.task.v1.LinkRequest.links:type_name -> compozy.task.v1.LinkSet
-	7,   // 59: compozy.task.v1.LinkResponse.tasks:type_name -> compozy.task.v1.Task
-	7,   // 60: compozy.task.v1.ClaimResponse.task:type_name -> compozy.task.v1.Task
-	7,   // 61: compozy.task.v1.RenewResponse.task:type_name -> compozy.task.v1.Task
-	12,  // 62: compozy.task.v1.ReleaseResponse.change:type_name -> compozy.task.v1.Change
-	57,  // 63: compozy.task.v1.CompleteRequest.usage:type_name -> compozy.task.v1.Usage
-	12,  // 64: compozy.task.v1.CompleteResponse.change:type_name -> compozy.task.v1.Change
-	12,  // 65: compozy.task.v1.CompleteResponse.unblocked:type_name -> compozy.task.v1.Change
-	4,   // 66: compozy.task.v1.FailRequest.reason_class:type_name -> compozy.task.v1.ReasonClass
-	57,  // 67: compozy.task.v1.FailRequest.usage:type_name -> compozy.task.v1.Usage
-	12,  // 68: compozy.task.v1.FailResponse.change:type_name -> compozy.task.v1.Change
-	7,   // 69: compozy.task.v1.StartResponse.task:type_name -> compozy.task.v1.Task
-	12,  // 70: compozy.task.v1.PauseResponse.changes:type_name -> compozy.task.v1.Change
-	68,  // 71: compozy.task.v1.ResumeResponse.restored:type_name -> compozy.task.v1.Restored
-	0,   // 72: compozy.task.v1.Restored.restored_state:type_name -> compozy.task.v1.Status
-	12,  // 73: compozy.task.v1.CancelResponse.changes:type_name -> compozy.task.v1.Change
-	12,  // 74: compozy.task.v1.RetryResponse.changes:type_name -> compozy.task.v1.Change
-	7,   // 75: compozy.task.v1.WhyResponse.task:type_name -> compozy.task.v1.Task
-	4,   // 76: compozy.task.v1.WhyResponse.reason_class:type_name -> compozy.task.v1.ReasonClass
-	30,  // 77: compozy.task.v1.WhyResponse.blockers:type_name -> compozy.task.v1.Attention
-	27,  // 78: compozy.task.v1.WhyResponse.history:type_name -> compozy.task.v1.Activity
-	10,  // 79: compozy.task.v1.WhyResponse.runs:type_name -> compozy.task.v1.Run
-	2,   // 80: compozy.task.v1.EstimateRequest.size:type_name -> compozy.task.v1.Size
-	77,  // 81: compozy.task.v1.EstimateResponse.examples:type_name -> compozy.task.v1.Example
-	7,   // 82: compozy.task.v1.ArchiveResponse.tasks:type_name -> compozy.task.v1.Task
-	7,   // 83: compozy.task.v1.UnarchiveResponse.tasks:type_name -> compozy.task.v1.Task
-	57,  // 84: compozy.task.v1.ReportRunRequest.usage:type_name -> compozy.task.v1.Usage
-	5,   // 85: compozy.task.v1.ReportRunRequest.outcome:type_name -> compozy.task.v1.Outcome
-	4,   // 86: compozy.task.v1.ReportRunRequest.reason_class:type_name -> compozy.task.v1.ReasonClass
-	10,  // 87: compozy.task.v1.ReportRunResponse.run:type_name -> compozy.task.v1.Run
-	86,  // 88: compozy.task.v1.ReportRunResponse.lease_until:type_name -> google.protobuf.Timestamp
-	13,  // 89: compozy.task.v1.TaskService.List:input_type -> compozy.task.v1.ListRequest
-	15,  // 90: compozy.task.v1.TaskService.Get:input_type -> compozy.task.v1.GetRequest
-	17,  // 91: compozy.task.v1.TaskService.Search:input_type -> compozy.task.v1.SearchRequest
-	20,  // 92: compozy.task.v1.TaskService.Tree:input_type -> compozy.task.v1.TreeRequest
-	25,  // 93: compozy.task.v1.TaskService.Activity:input_type -> compozy.task.v1.ActivityRequest
-	28,  // 94: compozy.task.v1.TaskService.Summary:input_type -> compozy.task.v1.SummaryRequest
-	32,  // 95: compozy.task.v1.TaskService.Create:input_type -> compozy.task.v1.CreateRequest
-	35,  // 96: compozy.task.v1.TaskService.Update:input_type -> compozy.task.v1.UpdateRequest
-	38,  // 97: compozy.task.v1.TaskService.Note:input_type -> compozy.task.v1.NoteRequest
-	40,  // 98: compozy.task.v1.TaskService.Move:input_type -> compozy.task.v1.MoveRequest
-	43,  // 99: compozy.task.v1.TaskService.Import:input_type -> compozy.task.v1.ImportRequest
-	49,  // 100: compozy.task.v1.TaskService.Link:input_type -> compozy.task.v1.LinkRequest
-	51,  // 101: compozy.task.v1.TaskService.Claim:input_type -> compozy.task.v1.ClaimRequest
-	53,  // 102: compozy.task.v1.TaskService.Renew:input_type -> compozy.task.v1.RenewRequest
-	55,  // 103: compozy.task.v1.TaskService.Release:input_type -> compozy.task.v1.ReleaseRequest
-	58,  // 104: compozy.task.v1.TaskService.Complete:input_type -> compozy.task.v1.CompleteRequest
-	60,  // 105: compozy.task.v1.TaskService.Fail:input_type -> compozy.task.v1.FailRequest
-	62,  // 106: compozy.task.v1.TaskService.Start:input_type -> compozy.task.v1.StartRequest
-	64,  // 107: compozy.task.v1.TaskService.Pause:input_type -> compozy.task.v1.PauseRequest
-	66,  // 108: compozy.task.v1.TaskService.Resume:input_type -> compozy.task.v1.ResumeRequest
-	69,  // 109: compozy.task.v1.TaskService.Cancel:input_type -> compozy.task.v1.CancelRequest
-	71,  // 110: compozy.task.v1.TaskService.Retry:input_type -> compozy.task.v1.RetryRequest
-	73,  // 111: compozy.task.v1.TaskService.Why:input_type -> compozy.task.v1.WhyRequest
-	75,  // 112: compozy.task.v1.TaskService.Estimate:input_type -> compozy.task.v1.EstimateRequest
-	78,  // 113: compozy.task.v1.TaskService.Archive:input_type -> compozy.task.v1.ArchiveRequest
-	80,  // 114: compozy.task.v1.TaskService.Unarchive:input_type -> compozy.task.v1.UnarchiveRequest
-	82,  // 115: compozy.task.v1.TaskService.Delete:input_type -> compozy.task.v1.DeleteRequest
-	84,  // 116: compozy.task.v1.TaskService.ReportRun:input_type -> compozy.task.v1.ReportRunRequest
-	14,  // 117: compozy.task.v1.TaskService.List:output_type -> compozy.task.v1.ListResponse
-	16,  // 118: compozy.task.v1.TaskService.Get:output_type -> compozy.task.v1.GetResponse
-	18,  // 119: compozy.task.v1.TaskService.Search:output_type -> compozy.task.v1.SearchResponse
-	21,  // 120: compozy.task.v1.TaskService.Tree:output_type -> compozy.task.v1.TreeResponse
-	26,  // 121: compozy.task.v1.TaskService.Activity:output_type -> compozy.task.v1.ActivityResponse
-	29,  // 122: compozy.task.v1.TaskService.Summary:output_type -> compozy.task.v1.SummaryResponse
-	33,  // 123: compozy.task.v1.TaskService.Create:output_type -> compozy.task.v1.CreateResponse
-	36,  // 124: compozy.task.v1.TaskService.Update:output_type -> compozy.task.v1.UpdateResponse
-	39,  // 125: compozy.task.v1.TaskService.Note:output_type -> compozy.task.v1.NoteResponse
-	41,  // 126: compozy.task.v1.TaskService.Move:output_type -> compozy.task.v1.MoveResponse
-	44,  // 127: compozy.task.v1.TaskService.Import:output_type -> compozy.task.v1.ImportResponse
-	50,  // 128: compozy.task.v1.TaskService.Link:output_type -> compozy.task.v1.LinkResponse
-	52,  // 129: compozy.task.v1.TaskService.Claim:output_type -> compozy.task.v1.ClaimResponse
-	54,  // 130: compozy.task.v1.TaskService.Renew:output_type -> compozy.task.v1.RenewResponse
-	56,  // 131: compozy.task.v1.TaskService.Release:output_type -> compozy.task.v1.ReleaseResponse
-	59,  // 132: compozy.task.v1.TaskService.Complete:output_type -> compozy.task.v1.CompleteResponse
-	61,  // 133: compozy.task.v1.TaskService.Fail:output_type -> compozy.task.v1.FailResponse
-	63,  // 134: compozy.task.v1.TaskService.Start:output_type -> compozy.task.v1.StartResponse
-	65,  // 135: compozy.task.v1.TaskService.Pause:output_type -> compozy.task.v1.PauseResponse
-	67,  // 136: compozy.task.v1.TaskService.Resume:output_type -> compozy.task.v1.ResumeResponse
-	70,  // 137: compozy.task.v1.TaskService.Cancel:output_type -> compozy.task.v1.CancelResponse
-	72,  // 138: compozy.task.v1.TaskService.Retry:output_type -> compozy.task.v1.RetryResponse
-	74,  // 139: compozy.task.v1.TaskService.Why:output_type -> compozy.task.v1.WhyResponse
-	76,  // 140: compozy.task.v1.TaskService.Estimate:output_type -> compozy.task.v1.EstimateResponse
-	79,  // 141: compozy.task.v1.TaskService.Archive:output_type -> compozy.task.v1.ArchiveResponse
-	81,  // 142: compozy.task.v1.TaskService.Unarchive:output_type -> compozy.task.v1.UnarchiveResponse
-	83,  // 143: compozy.task.v1.TaskService.Delete:output_type -> compozy.task.v1.DeleteResponse
-	85,  // 144: compozy.task.v1.TaskService.ReportRun:output_type -> compozy.task.v1.ReportRunResponse
-	117, // [117:145] is the sub-list for method output_type
-	89,  // [89:117] is the sub-list for method input_type
-	89,  // [89:89] is the sub-list for extension type_name
-	89,  // [89:89] is the sub-list for extension extendee
-	0,   // [0:89] is the sub-list for field type_name
+	46,  // 55: compozy.task.v1.ImportResponse.dependencies:type_name -> compozy.task.v1.Dependency
+	47,  // 56: compozy.task.v1.ImportResponse.cycles:type_name -> compozy.task.v1.Cycle
+	48,  // 57: compozy.task.v1.ImportResponse.errors:type_name -> compozy.task.v1.PlanError
+	45,  // 58: compozy.task.v1.ImportResponse.tasks:type_name -> compozy.task.v1.Imported
+	49,  // 59: compozy.task.v1.LinkRequest.links:type_name -> compozy.task.v1.LinkSet
+	7,   // 60: compozy.task.v1.LinkResponse.tasks:type_name -> compozy.task.v1.Task
+	7,   // 61: compozy.task.v1.ClaimResponse.task:type_name -> compozy.task.v1.Task
+	7,   // 62: compozy.task.v1.RenewResponse.task:type_name -> compozy.task.v1.Task
+	12,  // 63: compozy.task.v1.ReleaseResponse.change:type_name -> compozy.task.v1.Change
+	58,  // 64: compozy.task.v1.CompleteRequest.usage:type_name -> compozy.task.v1.Usage
+	12,  // 65: compozy.task.v1.CompleteResponse.change:type_name -> compozy.task.v1.Change
+	12,  // 66: compozy.task.v1.CompleteResponse.unblocked:type_name -> compozy.task.v1.Change
+	4,   // 67: compozy.task.v1.FailRequest.reason_class:type_name -> compozy.task.v1.ReasonClass
+	58,  // 68: compozy.task.v1.FailRequest.usage:type_name -> compozy.task.v1.Usage
+	12,  // 69: compozy.task.v1.FailResponse.change:type_name -> compozy.task.v1.Change
+	7,   // 70: compozy.task.v1.StartResponse.task:type_name -> compozy.task.v1.Task
+	12,  // 71: compozy.task.v1.PauseResponse.changes:type_name -> compozy.task.v1.Change
+	69,  // 72: compozy.task.v1.ResumeResponse.restored:type_name -> compozy.task.v1.Restored
+	0,   // 73: compozy.task.v1.Restored.restored_state:type_name -> compozy.task.v1.Status
+	12,  // 74: compozy.task.v1.CancelResponse.changes:type_name -> compozy.task.v1.Change
+	12,  // 75: compozy.task.v1.RetryResponse.changes:type_name -> compozy.task.v1.Change
+	7,   // 76: compozy.task.v1.WhyResponse.task:type_name -> compozy.task.v1.Task
+	4,   // 77: compozy.task.v1.WhyResponse.reason_class:type_name -> compozy.task.v1.ReasonClass
+	30,  // 78: compozy.task.v1.WhyResponse.blockers:type_name -> compozy.task.v1.Attention
+	27,  // 79: compozy.task.v1.WhyResponse.history:type_name -> compozy.task.v1.Activity
+	10,  // 80: compozy.task.v1.WhyResponse.runs:type_name -> compozy.task.v1.Run
+	2,   // 81: compozy.task.v1.EstimateRequest.size:type_name -> compozy.task.v1.Size
+	78,  // 82: compozy.task.v1.EstimateResponse.examples:type_name -> compozy.task.v1.Example
+	7,   // 83: compozy.task.v1.ArchiveResponse.tasks:type_name -> compozy.task.v1.Task
+	7,   // 84: compozy.task.v1.UnarchiveResponse.tasks:type_name -> compozy.task.v1.Task
+	58,  // 85: compozy.task.v1.ReportRunRequest.usage:type_name -> compozy.task.v1.Usage
+	5,   // 86: compozy.task.v1.ReportRunRequest.outcome:type_name -> compozy.task.v1.Outcome
+	4,   // 87: compozy.task.v1.ReportRunRequest.reason_class:type_name -> compozy.task.v1.ReasonClass
+	10,  // 88: compozy.task.v1.ReportRunResponse.run:type_name -> compozy.task.v1.Run
+	87,  // 89: compozy.task.v1.ReportRunResponse.lease_until:type_name -> google.protobuf.Timestamp
+	13,  // 90: compozy.task.v1.TaskService.List:input_type -> compozy.task.v1.ListRequest
+	15,  // 91: compozy.task.v1.TaskService.Get:input_type -> compozy.task.v1.GetRequest
+	17,  // 92: compozy.task.v1.TaskService.Search:input_type -> compozy.task.v1.SearchRequest
+	20,  // 93: compozy.task.v1.TaskService.Tree:input_type -> compozy.task.v1.TreeRequest
+	25,  // 94: compozy.task.v1.TaskService.Activity:input_type -> compozy.task.v1.ActivityRequest
+	28,  // 95: compozy.task.v1.TaskService.Summary:input_type -> compozy.task.v1.SummaryRequest
+	32,  // 96: compozy.task.v1.TaskService.Create:input_type -> compozy.task.v1.CreateRequest
+	35,  // 97: compozy.task.v1.TaskService.Update:input_type -> compozy.task.v1.UpdateRequest
+	38,  // 98: compozy.task.v1.TaskService.Note:input_type -> compozy.task.v1.NoteRequest
+	40,  // 99: compozy.task.v1.TaskService.Move:input_type -> compozy.task.v1.MoveRequest
+	43,  // 100: compozy.task.v1.TaskService.Import:input_type -> compozy.task.v1.ImportRequest
+	50,  // 101: compozy.task.v1.TaskService.Link:input_type -> compozy.task.v1.LinkRequest
+	52,  // 102: compozy.task.v1.TaskService.Claim:input_type -> compozy.task.v1.ClaimRequest
+	54,  // 103: compozy.task.v1.TaskService.Renew:input_type -> compozy.task.v1.RenewRequest
+	56,  // 104: compozy.task.v1.TaskService.Release:input_type -> compozy.task.v1.ReleaseRequest
+	59,  // 105: compozy.task.v1.TaskService.Complete:input_type -> compozy.task.v1.CompleteRequest
+	61,  // 106: compozy.task.v1.TaskService.Fail:input_type -> compozy.task.v1.FailRequest
+	63,  // 107: compozy.task.v1.TaskService.Start:input_type -> compozy.task.v1.StartRequest
+	65,  // 108: compozy.task.v1.TaskService.Pause:input_type -> compozy.task.v1.PauseRequest
+	67,  // 109: compozy.task.v1.TaskService.Resume:input_type -> compozy.task.v1.ResumeRequest
+	70,  // 110: compozy.task.v1.TaskService.Cancel:input_type -> compozy.task.v1.CancelRequest
+	72,  // 111: compozy.task.v1.TaskService.Retry:input_type -> compozy.task.v1.RetryRequest
+	74,  // 112: compozy.task.v1.TaskService.Why:input_type -> compozy.task.v1.WhyRequest
+	76,  // 113: compozy.task.v1.TaskService.Estimate:input_type -> compozy.task.v1.EstimateRequest
+	79,  // 114: compozy.task.v1.TaskService.Archive:input_type -> compozy.task.v1.ArchiveRequest
+	81,  // 115: compozy.task.v1.TaskService.Unarchive:input_type -> compozy.task.v1.UnarchiveRequest
+	83,  // 116: compozy.task.v1.TaskService.Delete:input_type -> compozy.task.v1.DeleteRequest
+	85,  // 117: compozy.task.v1.TaskService.ReportRun:input_type -> compozy.task.v1.ReportRunRequest
+	14,  // 118: compozy.task.v1.TaskService.List:output_type -> compozy.task.v1.ListResponse
+	16,  // 119: compozy.task.v1.TaskService.Get:output_type -> compozy.task.v1.GetResponse
+	18,  // 120: compozy.task.v1.TaskService.Search:output_type -> compozy.task.v1.SearchResponse
+	21,  // 121: compozy.task.v1.TaskService.Tree:output_type -> compozy.task.v1.TreeResponse
+	26,  // 122: compozy.task.v1.TaskService.Activity:output_type -> compozy.task.v1.ActivityResponse
+	29,  // 123: compozy.task.v1.TaskService.Summary:output_type -> compozy.task.v1.SummaryResponse
+	33,  // 124: compozy.task.v1.TaskService.Create:output_type -> compozy.task.v1.CreateResponse
+	36,  // 125: compozy.task.v1.TaskService.Update:output_type -> compozy.task.v1.UpdateResponse
+	39,  // 126: compozy.task.v1.TaskService.Note:output_type -> compozy.task.v1.NoteResponse
+	41,  // 127: compozy.task.v1.TaskService.Move:output_type -> compozy.task.v1.MoveResponse
+	44,  // 128: compozy.task.v1.TaskService.Import:output_type -> compozy.task.v1.ImportResponse
+	51,  // 129: compozy.task.v1.TaskService.Link:output_type -> compozy.task.v1.LinkResponse
+	53,  // 130: compozy.task.v1.TaskService.Claim:output_type -> compozy.task.v1.ClaimResponse
+	55,  // 131: compozy.task.v1.TaskService.Renew:output_type -> compozy.task.v1.RenewResponse
+	57,  // 132: compozy.task.v1.TaskService.Release:output_type -> compozy.task.v1.ReleaseResponse
+	60,  // 133: compozy.task.v1.TaskService.Complete:output_type -> compozy.task.v1.CompleteResponse
+	62,  // 134: compozy.task.v1.TaskService.Fail:output_type -> compozy.task.v1.FailResponse
+	64,  // 135: compozy.task.v1.TaskService.Start:output_type -> compozy.task.v1.StartResponse
+	66,  // 136: compozy.task.v1.TaskService.Pause:output_type -> compozy.task.v1.PauseResponse
+	68,  // 137: compozy.task.v1.TaskService.Resume:output_type -> compozy.task.v1.ResumeResponse
+	71,  // 138: compozy.task.v1.TaskService.Cancel:output_type -> compozy.task.v1.CancelResponse
+	73,  // 139: compozy.task.v1.TaskService.Retry:output_type -> compozy.task.v1.RetryResponse
+	75,  // 140: compozy.task.v1.TaskService.Why:output_type -> compozy.task.v1.WhyResponse
+	77,  // 141: compozy.task.v1.TaskService.Estimate:output_type -> compozy.task.v1.EstimateResponse
+	80,  // 142: compozy.task.v1.TaskService.Archive:output_type -> compozy.task.v1.ArchiveResponse
+	82,  // 143: compozy.task.v1.TaskService.Unarchive:output_type -> compozy.task.v1.UnarchiveResponse
+	84,  // 144: compozy.task.v1.TaskService.Delete:output_type -> compozy.task.v1.DeleteResponse
+	86,  // 145: compozy.task.v1.TaskService.ReportRun:output_type -> compozy.task.v1.ReportRunResponse
+	118, // [118:146] is the sub-list for method output_type
+	90,  // [90:118] is the sub-list for method input_type
+	90,  // [90:90] is the sub-list for extension type_name
+	90,  // [90:90] is the sub-list for extension extendee
+	0,   // [0:90] is the sub-list for field type_name
 }
 
 func init() { file_compozy_task_v1_task_proto_init() }
@@ -7043,17 +7125,17 @@ func file_compozy_task_v1_task_proto_init() {
 	file_compozy_task_v1_task_proto_msgTypes[20].OneofWrappers = []any{}
 	file_compozy_task_v1_task_proto_msgTypes[22].OneofWrappers = []any{}
 	file_compozy_task_v1_task_proto_msgTypes[27].OneofWrappers = []any{}
-	file_compozy_task_v1_task_proto_msgTypes[44].OneofWrappers = []any{}
-	file_compozy_task_v1_task_proto_msgTypes[46].OneofWrappers = []any{}
-	file_compozy_task_v1_task_proto_msgTypes[69].OneofWrappers = []any{}
-	file_compozy_task_v1_task_proto_msgTypes[78].OneofWrappers = []any{}
+	file_compozy_task_v1_task_proto_msgTypes[45].OneofWrappers = []any{}
+	file_compozy_task_v1_task_proto_msgTypes[47].OneofWrappers = []any{}
+	file_compozy_task_v1_task_proto_msgTypes[70].OneofWrappers = []any{}
+	file_compozy_task_v1_task_proto_msgTypes[79].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_compozy_task_v1_task_proto_rawDesc), len(file_compozy_task_v1_task_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   79,
+			NumMessages:   80,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
