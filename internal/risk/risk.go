@@ -62,7 +62,7 @@ func worse(a, b Verdict) Verdict {
 // underscores and hyphens.
 var (
 	commandNames = []string{"command", "cmd", "script", "argv"}
-	placeNames   = []string{"cwd", "workdir", "workingdirectory", "directory", "dirpath"}
+	placeNames   = []string{"cwd", "workdir", "parentdir", "workingdirectory", "directory", "dirpath"}
 	pathNames    = []string{"filepath", "path", "abspath", "absolutepath", "notebookpath", "file", "filename", "paths", "files", "movepath", "newpath", "oldpath"}
 	// What comes with a path where a file is read or changed. Something else beside a path
 	// says that the action is of another sort.
@@ -71,7 +71,11 @@ var (
 		"offset", "limit", "line", "startline", "endline", "pages", "celltype", "cellid", "editmode", "instruction", "view", "pattern", "glob", "include", "exclude", "outputmode",
 	}
 	// What says nothing about what happens.
-	plainNames = []string{"description", "timeout", "timeoutms", "yieldtimems", "maxoutputtokens", "callid", "turnid", "runinbackground", "isbackground", "reason", "justification"}
+	plainNames = []string{
+		"description", "timeout", "timeoutms", "yieldtimems", "maxoutputtokens", "callid", "turnid", "startedatms", "runinbackground", "isbackground", "reason", "justification",
+		// What choosing "always" would allow, and the agent's own reading; neither is what happens.
+		"proposedexecpolicyamendment", "availabledecisions", "parsedcmd",
+	}
 )
 
 // escalates finds switches that take an action out of its bounds.

@@ -1,9 +1,12 @@
 package risk_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"compozy.dev/compozy/internal/risk"
@@ -124,6 +127,54 @@ func TestActionIsJudgedByItsInput(t *testing.T) {
 			got := risk.Judge(root, json.RawMessage(test.input), test.locations)
 			if got.Level != test.want {
 				t.Errorf("got %v (%s), want %v", got.Level, got.Reason, test.want)
+			}
+		})
+	}
+}
+
+// What real agents sent when they asked, with what they were made to do in the file's name.
+func TestWhatAgentsSendIsJudged(t *testing.T) {
+	const dir = "../session/testdata/acp"
+	low := []string{"edit", "edits", "write", "reject", "shell"}
+	files, err := filepath.Glob(filepath.Join(dir, "*-ask-*.json"))
+	if err != nil || len(files) < 30 {
+		t.Fatalf("found %d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		t.Run(name, func(t *testing.T) {
+			agent, action, _ := strings.Cut(name, "-ask-")
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			root := filepath.Join(t.TempDir(), agent)
+			if err := os.Mkdir(root, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			data = bytes.ReplaceAll(data, []byte("/tmp/acp/"+agent), []byte(root))
+			var call struct {
+				Params struct {
+					ToolCall struct {
+						RawInput  json.RawMessage
+						Locations []struct{ Path string }
+					}
+				}
+			}
+			if err := json.Unmarshal(data, &call); err != nil {
+				t.Fatal(err)
+			}
+			asked := call.Params.ToolCall
+			var locations []string
+			for _, l := range asked.Locations {
+				locations = append(locations, l.Path)
+			}
+			want := risk.High // what is not said is not low
+			if asked.RawInput != nil && slices.Contains(low, action) {
+				want = risk.Low
+			}
+			if got := risk.Judge(root, asked.RawInput, locations); got.Level != want {
+				t.Errorf("got %v (%s), want %v", got.Level, got.Reason, want)
 			}
 		})
 	}
