@@ -129,7 +129,7 @@ func questionToProto(q *Question, more int) *sessionv1.QuestionResponse {
 		AskedAt: timestamppb.New(q.AskedAt), Deadline: timestamppb.New(q.Deadline), More: int32(more), //nolint:gosec // no billions of questions
 	}
 	for i, o := range q.Options {
-		resp.Options = append(resp.Options, &sessionv1.Option{Number: int32(i + 1), Label: line(o.Label), Kind: o.Kind}) //nolint:gosec // a few
+		resp.Options = append(resp.Options, &sessionv1.Option{Number: int32(i + 1), Label: line(o.Label), Kind: o.Kind})
 	}
 	return resp
 }

@@ -141,7 +141,8 @@ func (tx *Tx) Now() time.Time { return tx.now }
 func (tx *Tx) Dialect() Dialect { return tx.dialect }
 
 // Touch has the listeners of OnCommit told of workspace once the transaction is
-// committed.
+// committed. A listener may agree with its writers on other names for what is smaller than
+// a workspace.
 func (tx *Tx) Touch(workspace string) {
 	if !slices.Contains(tx.touched, workspace) {
 		tx.touched = append(tx.touched, workspace)
