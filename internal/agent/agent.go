@@ -60,6 +60,9 @@ type Spec struct {
 	// fits, its requests are all that there is: under Full each is allowed once without
 	// asking, otherwise each goes to the handler.
 	Permissions Permissions
+	// Permitted is whether command and environment make the agent keep to Permissions, so
+	// that it needs no mode for them; see Known.Environment.
+	Permitted bool
 	// Model is the id or name of a model that the agent offers; empty: the agent's own.
 	Model string
 	// Load is the agent's own id of a session of an earlier process; empty: a new one.
@@ -103,8 +106,8 @@ func (p Permissions) String() string {
 // Handler takes what an agent sends by itself.
 type Handler interface {
 	// Update is given the update of each session/update as the agent sent it, in order,
-	// by one goroutine. While it blocks nothing more is read. It owns raw, which is valid
-	// UTF-8, and JSON, of whatever kind the agent made up.
+	// by one goroutine, from the moment of Start on. While it blocks nothing more is read.
+	// It owns raw, which is an object in valid UTF-8 and of whatever kind the agent made up.
 	Update(raw json.RawMessage)
 	// Ask is called for each permission request, each on a goroutine of its own, after the
 	// updates that came before it. It returns the id of an option, or "" to answer
@@ -152,7 +155,9 @@ type Agent struct {
 	allowAll  bool // permissions are full, and the agent has no mode for it
 	junk      int  // lines that were no messages
 	nextAsk   int
-	cancels   map[int]context.CancelFunc // of open permission requests
+	asking    map[int]context.CancelFunc // the open permission requests
+	askBytes  int                        // how long they are
+	logins    []login
 	err       error
 }
 
@@ -171,7 +176,7 @@ func Start(spec Spec) (*Agent, error) {
 		spec: spec, proc: proc,
 		exited: make(chan struct{}), gone: make(chan struct{}),
 		drained: make(chan struct{}), done: make(chan struct{}),
-		cancels: map[int]context.CancelFunc{},
+		asking: map[int]context.CancelFunc{},
 	}
 	a.conn = newConn(a, proc.stdin)
 	out, complaints := &drainer{file: proc.stdout, exited: a.exited}, &drainer{file: proc.stderr, exited: a.exited}
@@ -398,12 +403,15 @@ func (a *Agent) begin(text string) (reply <-chan answer, forget func(), err erro
 // finish reads the answer to a prompt.
 func (a *Agent) finish(ans answer) (Turn, error) {
 	a.mu.Lock()
-	cancelled := a.cancelled
+	cancelled, logins := a.cancelled, a.logins
 	a.mu.Unlock()
-	if ans.err != nil {
-		if cancelled { // some answer a cancelled prompt with an error
-			return Turn{StopReason: string(acp.StopReasonCancelled)}, nil
-		}
+	switch {
+	case ans.err == nil:
+	case cancelled: // some answer a cancelled prompt with an error
+		return Turn{StopReason: string(acp.StopReasonCancelled)}, nil
+	case needsLogin(ans.err) && len(logins) > 0:
+		return Turn{}, loginFault(logins, a.spec.Command[0], ans.err)
+	default:
 		return Turn{}, refused("the prompt", ans.err)
 	}
 	var body struct {

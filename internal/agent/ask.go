@@ -10,6 +10,7 @@ import (
 
 // maxAsks is how many permission requests of one agent may be open. Agents have one at a
 // time, or one for each tool call that they make at once.
+// All together they are no longer than one line may be.
 const maxAsks = 64
 
 // Request is an agent's request for a permission. Everything in it is the agent's word.
@@ -71,19 +72,19 @@ func (p permission) request() Request {
 // requested answers what the agent asks for. It never waits.
 func (a *Agent) requested(id json.RawMessage, method string, params json.RawMessage) {
 	if method != acp.ClientMethodSessionRequestPermission {
-		a.conn.refuse(id, codeMethodNotFound, "method not found: "+method)
+		a.conn.refuse(id, codeMethodNotFound, "method not found: "+clean(method, 100))
 		return
 	}
 	var p permission
 	if err := json.Unmarshal(params, &p); err != nil {
-		a.conn.refuse(id, codeInvalidParams, "invalid params: "+err.Error())
+		a.conn.refuse(id, codeInvalidParams, "invalid params: "+clean(err.Error(), 200))
 		return
 	}
 	q := p.request()
 	a.mu.Lock()
 	over := a.turn && a.cancelled || a.stopped
 	allow := a.allowAll
-	crowded := len(a.cancels) >= maxAsks
+	crowded := len(a.asking) >= maxAsks || a.askBytes+len(params) > a.spec.MaxLine
 	a.mu.Unlock()
 	switch option := q.allowing(); {
 	case over:
@@ -93,17 +94,18 @@ func (a *Agent) requested(id json.RawMessage, method string, params json.RawMess
 	case crowded:
 		a.conn.refuse(id, codeInternal, "too many permission requests are open")
 	default:
-		a.ask(id, q)
+		a.ask(id, q, len(params))
 	}
 }
 
 // ask lets the handler answer, on a goroutine that supervise waits for.
-func (a *Agent) ask(id json.RawMessage, q Request) {
+func (a *Agent) ask(id json.RawMessage, q Request, size int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	a.mu.Lock()
 	key := a.nextAsk
 	a.nextAsk++
-	a.cancels[key] = cancel
+	a.asking[key] = cancel
+	a.askBytes += size
 	if a.turn && a.cancelled || a.stopped || closed(a.gone) { // nobody else would
 		cancel()
 	}
@@ -116,7 +118,8 @@ func (a *Agent) ask(id json.RawMessage, q Request) {
 		a.conn.reply(id, outcome(option))
 		cancel()
 		a.mu.Lock()
-		delete(a.cancels, key)
+		delete(a.asking, key)
+		a.askBytes -= size
 		a.mu.Unlock()
 	})
 }
@@ -125,7 +128,7 @@ func (a *Agent) ask(id json.RawMessage, q Request) {
 func (a *Agent) cancelAsks() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, cancel := range a.cancels {
+	for _, cancel := range a.asking {
 		cancel()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 	"time"
 
@@ -26,6 +27,9 @@ type Known struct {
 	Args []string
 	// Env is what it needs in its environment in addition, as "NAME=value".
 	Env []string
+	// Permits is what makes it keep to each of the permissions, in its environment as well;
+	// all empty: it has modes for them.
+	Permits [Full + 1]string
 	// Install is the command line that installs it.
 	Install string
 }
@@ -54,9 +58,24 @@ func Catalogue() []Known {
 		{
 			Name: "opencode", Title: "opencode",
 			Programs: []string{"opencode"}, Args: []string{"acp"},
+			Permits: [...]string{
+				Ask:   `OPENCODE_PERMISSION={"edit":"ask","bash":"ask","webfetch":"ask","external_directory":"ask"}`,
+				Edits: `OPENCODE_PERMISSION={"edit":"allow","bash":"ask","webfetch":"ask","external_directory":"ask"}`,
+				Full:  `OPENCODE_PERMISSION={"edit":"allow","bash":"allow","webfetch":"allow","external_directory":"allow"}`,
+			},
 			Install: "npm install -g opencode-ai",
 		},
 	}
+}
+
+// Environment returns what the agent needs in its environment in addition to run with
+// permissions p, and whether that is all it takes, for Spec.Permitted.
+func (k Known) Environment(p Permissions) (env []string, permitted bool) {
+	env = slices.Clone(k.Env)
+	if k.Permits[p] == "" {
+		return env, false
+	}
+	return append(env, k.Permits[p]), true
 }
 
 // Find returns the absolute name of an agent's program, looked for in the directories of

@@ -34,6 +34,27 @@ func TestTheCatalogueIsComplete(t *testing.T) {
 	}
 }
 
+func TestTheEnvironmentOfAnAgent(t *testing.T) {
+	tests := map[string]struct {
+		p         agent.Permissions
+		env       string
+		permitted bool
+	}{
+		"claude":   {agent.Ask, "ENABLE_TOOL_SEARCH=false", false},
+		"codex":    {agent.Full, "", false},
+		"opencode": {agent.Edits, `OPENCODE_PERMISSION={"edit":"allow","bash":"ask","webfetch":"ask","external_directory":"ask"}`, true},
+	}
+	for _, k := range agent.Catalogue() {
+		test, ok := tests[k.Name]
+		if !ok {
+			continue
+		}
+		if env, permitted := k.Environment(test.p); strings.Join(env, " ") != test.env || permitted != test.permitted {
+			t.Errorf("%s: got %q, %v", k.Name, env, permitted)
+		}
+	}
+}
+
 func TestFindLooksOnlyInPath(t *testing.T) {
 	a, b, c := t.TempDir(), t.TempDir(), t.TempDir()
 	t.Chdir(c)

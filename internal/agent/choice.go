@@ -142,7 +142,7 @@ var dialects = []struct {
 	sign string
 	by   [Full + 1][]string
 }{
-	{"acceptedits", [...][]string{{"default", "manual"}, {"acceptedits"}, {"bypasspermissions"}}},                  // Claude
+	{"acceptedits", [...][]string{{"default", "manual", "ask"}, {"acceptedits"}, {"bypasspermissions"}}},           // Claude
 	{"workspacewrite", [...][]string{{"readonly"}, {"workspacewrite"}, {"agentfullaccess", "fullaccess"}}},         // Codex
 	{"readonly", [...][]string{{"readonly"}, {"auto", "workspacewrite"}, {"fullaccess", "dangerfullaccess"}}},      // Codex, before
 	{"yolo", [...][]string{{"default"}, {"autoedit"}, {"yolo"}}},                                                   // Gemini, Qwen

@@ -27,6 +27,9 @@ const (
 // leaves more than a few.
 const queued = 4096
 
+// maxID is the longest id that a request is answered with.
+const maxID = 1 << 10
+
 // errPipe is why a connection ends when the agent closed its side. Usually it is about to
 // exit, and how it exits says more.
 var errPipe = errors.New("the agent closed its input or output")
@@ -121,6 +124,8 @@ func (c *conn) take(line []byte) {
 	}
 	request := len(m.ID) > 0 && string(m.ID) != "null"
 	switch {
+	case len(m.ID) > maxID:
+		c.peer.garbage(line) // what is answered is kept until the agent reads it
 	case m.Method != "" && request:
 		c.peer.requested(m.ID, m.Method, m.Params)
 	case m.Method != "":

@@ -35,24 +35,25 @@ func (noWriter) Close() error                { return nil }
 
 func TestLinesAreTakenForWhatTheyAre(t *testing.T) {
 	tests := map[string]string{
-		`{"jsonrpc":"2.0","method":"a","params":{"x":1}}`:     `notified a {"x":1}`,
-		`{"jsonrpc":"2.0","method":"a"}`:                      `notified a `,
-		`{"jsonrpc":"2.0","id":null,"method":"a"}`:            `notified a `,
-		`{"jsonrpc":"2.0","id":"s","method":"a","params":[]}`: `requested "s" a []`,
-		`{"id":7,"method":"a","params":null}`:                 `requested 7 a null`,
-		`{"jsonrpc":"2.0","id":99,"result":{}}`:               ``, // nobody asked
-		`{"jsonrpc":"2.0","id":"x","error":{}}`:               ``,
-		`  `:                                                  ``,
-		`hello`:                                               `garbage hello`,
-		`{"level":30,"msg":"a log"}`:                          `garbage {"level":30,"msg":"a log"}`,
-		`{"id":1,"msg":"a log"}`:                              `garbage {"id":1,"msg":"a log"}`,
-		`{"jsonrpc":"2.0","method":7}`:                        `garbage {"jsonrpc":"2.0","method":7}`,
-		`[{"jsonrpc":"2.0","method":"a"}]`:                    `garbage [{"jsonrpc":"2.0","method":"a"}]`,
-		`{"jsonrpc":"2.0","method":"a"`:                       `garbage {"jsonrpc":"2.0","method":"a"`,
+		`{"jsonrpc":"2.0","method":"a","params":{"x":1}}`:          `notified a {"x":1}`,
+		`{"jsonrpc":"2.0","method":"a"}`:                           `notified a `,
+		`{"jsonrpc":"2.0","id":null,"method":"a"}`:                 `notified a `,
+		`{"jsonrpc":"2.0","id":"s","method":"a","params":[]}`:      `requested "s" a []`,
+		`{"id":7,"method":"a","params":null}`:                      `requested 7 a null`,
+		`{"jsonrpc":"2.0","id":99,"result":{}}`:                    ``, // nobody asked
+		`{"jsonrpc":"2.0","id":"x","error":{}}`:                    ``,
+		`  `:                                                       ``,
+		`{"id":"` + strings.Repeat("x", maxID) + `","method":"a"}`: `garbage {"id":"` + strings.Repeat("x", maxID) + `","method":"a"}`,
+		`hello`:                            `garbage hello`,
+		`{"level":30,"msg":"a log"}`:       `garbage {"level":30,"msg":"a log"}`,
+		`{"id":1,"msg":"a log"}`:           `garbage {"id":1,"msg":"a log"}`,
+		`{"jsonrpc":"2.0","method":7}`:     `garbage {"jsonrpc":"2.0","method":7}`,
+		`[{"jsonrpc":"2.0","method":"a"}]`: `garbage [{"jsonrpc":"2.0","method":"a"}]`,
+		`{"jsonrpc":"2.0","method":"a"`:    `garbage {"jsonrpc":"2.0","method":"a"`,
 	}
 	for line, want := range tests {
 		var e ears
-		newConn(&e, noWriter{}).read(strings.NewReader(line+"\r\n"), 1000)
+		newConn(&e, noWriter{}).read(strings.NewReader(line+"\r\n"), 2000)
 		if got := strings.Join(e.heard, "\n"); got != want {
 			t.Errorf("%s: got %q, want %q", line, got, want)
 		}

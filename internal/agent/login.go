@@ -120,11 +120,11 @@ func (o *opening) authenticate(ctx context.Context) bool {
 	return false
 }
 
-// loginFault says how to log in.
-func (o *opening) loginFault(cause error) error {
+// loginFault says how to log in to an agent that refused because nobody is.
+func loginFault(logins []login, program string, cause error) error {
 	var ways []string
-	for _, l := range o.logins {
-		if a := l.advice(o.agent.spec.Command[0]); a != "" {
+	for _, l := range logins {
+		if a := l.advice(program); a != "" {
 			ways = append(ways, clean(a, 300))
 		}
 	}

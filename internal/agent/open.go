@@ -44,7 +44,7 @@ func (a *Agent) Open(ctx context.Context) (Opened, error) {
 	err := o.run(ctx)
 	if err == nil {
 		a.mu.Lock()
-		a.session = acp.SessionId(o.opened.SessionID)
+		a.session, a.logins = acp.SessionId(o.opened.SessionID), o.logins
 		o.opened.Replayed = a.replayed
 		a.mu.Unlock()
 		return o.opened, nil
@@ -105,7 +105,7 @@ func (o *opening) run(ctx context.Context) error {
 			err = o.enter(ctx)
 		}
 		if needsLogin(err) {
-			return o.loginFault(err)
+			return loginFault(o.logins, o.agent.spec.Command[0], err)
 		}
 	}
 	if err != nil {
@@ -172,8 +172,9 @@ type entered struct {
 	Models    json.RawMessage   `json:"models"`
 }
 
-// enter makes or loads the session.
+// enter makes or loads the session. It may be called again after a login.
 func (o *opening) enter(ctx context.Context) error {
+	o.opened.Notices = nil
 	if id := o.agent.spec.Load; id != "" {
 		ok, err := o.load(ctx, id)
 		if ok || err != nil {
@@ -218,8 +219,9 @@ func (o *opening) load(ctx context.Context, id string) (bool, error) {
 			o.choices = readChoices(e)
 			return true, nil
 		}
+		// Where a login is missing a new session is refused as well, and says so.
 		refusal, ok := errors.AsType[*acp.RequestError](err)
-		if !ok || needsLogin(err) {
+		if !ok {
 			return false, err
 		}
 		why = refused(attempt.method, refusal).Error()
@@ -295,21 +297,25 @@ func (o *opening) chooseMode(ctx context.Context) error {
 	if fits && now == mode {
 		return nil
 	}
-	// What is left is answered request by request. That restrains nobody who does not ask.
+	// What is left is to answer what it asks for. That restrains nobody who does not ask.
 	if level, known := c.level(now); known && level > want {
 		return fault.New(fault.Conflict, "the agent is in the mode %q and did not change to one that permits no more than %q; change its own settings, or start it with %q",
 			now, want, level)
 	}
+	then := "asked one by one"
 	if want == Full {
+		then = "allowed each time"
 		o.agent.mu.Lock()
 		o.agent.allowAll = true
 		o.agent.mu.Unlock()
 	}
-	if len(c.values) == 0 {
-		o.notice("the agent offers no modes; what it asks for is answered by the permissions %q, and what it does not ask for it decides itself", want)
-	} else {
-		o.notice("the agent has no mode for the permissions %q, or refuses it (%s); it is in %q, and what it asks for is answered one by one",
-			want, strings.Join(c.ids(), ", "), now)
+	switch {
+	case o.agent.spec.Permitted && !fits:
+	case len(c.values) == 0:
+		o.notice("the agent offers no modes, so it decides itself what it asks for; that is %s", then)
+	default:
+		o.notice("the agent is in the mode %q and not in one for the permissions %q (it offers %s); what it asks for is %s",
+			now, want, strings.Join(c.ids(), ", "), then)
 	}
 	return nil
 }

@@ -56,6 +56,14 @@ func TestFullWithoutAModeAllowsEachRequestOnce(t *testing.T) {
 	}
 }
 
+func TestAnAgentThatIsPermittedOtherwiseNeedsNoMode(t *testing.T) {
+	s := spec(t, &handler{}, "--modes=none")
+	s.Permitted = true
+	if _, o := open(t, s); len(o.Notices) != 0 {
+		t.Errorf("notices %q", o.Notices)
+	}
+}
+
 func TestAnAgentThatWouldPermitMoreThanItMayIsNotOpened(t *testing.T) {
 	// Codex begins in the mode that edits.
 	s := spec(t, &handler{}, "--modes=codex", "--refuse-mode")
@@ -197,7 +205,11 @@ func TestALoginIsAskedForWhereItIsNeeded(t *testing.T) {
 		h := &handler{}
 		s := spec(t, h, "--login")
 		s.Env = append(s.Env, "KEY=secret")
-		a, _ := open(t, s)
+		s.Load = "earlier" // which is refused for want of a login at first
+		a, o := open(t, s)
+		if !o.Loaded || len(o.Notices) != 0 {
+			t.Errorf("opened %+v", o)
+		}
 		prompt(t, a, "SAY in")
 		if got := h.said(); got != "in" {
 			t.Errorf("said %q", got)

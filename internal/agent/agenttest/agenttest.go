@@ -30,7 +30,7 @@
 //	EXIT code              dies at once
 //	STDERR text            writes a line to standard error
 //	CRASHLINE              writes a line that is no JSON
-//	HANG                   never answers the prompt, and ignores its cancellation
+//	HANG                   never answers the prompt; no line of it hears of a cancellation
 //
 // Any other line is said as it is. A turn that is cancelled ends at the next line, with
 // the stop reason cancelled.

@@ -460,6 +460,9 @@ func (a *scripted) prompt(ctx context.Context, m message) {
 	a.mu.Lock()
 	a.keep([]object{chunk("user_message_chunk", strings.TrimSuffix(text.String(), "\n"))})
 	a.mu.Unlock()
+	if strings.Contains("\n"+text.String(), "\nHANG\n") {
+		ctx = context.Background() // it does not even hear of it
+	}
 	t := &turn{ctx: ctx, in: 10, out: 5, stop: "end_turn"}
 	for line := range strings.Lines(text.String()) {
 		line = strings.TrimRight(line, "\r\n")
