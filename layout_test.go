@@ -27,7 +27,7 @@ var imports = []struct {
 	{"internal/relay", []string{"gen/mcptool", "gen/compozy/facade/v1", "gen/compozy/tool/v1", "gen/compozy/workspace/v1", "internal/wire", "internal/fault", "internal/redact"}},
 	{"internal/hostclient", []string{"gen/compozy/...", "internal/fault"}},
 	{"internal/daemon", []string{
-		"internal/task", "internal/memory", "internal/auth", "internal/workspace", "internal/facade", "internal/audit", "internal/event",
+		"internal/process", "internal/task", "internal/memory", "internal/auth", "internal/workspace", "internal/facade", "internal/audit", "internal/event",
 		"internal/ref", "internal/storage", "internal/redact", "internal/fault", "internal/config", "gen/compozy/...",
 	}},
 	{"internal/daemon/daemontest", []string{"internal/daemon", "internal/config", "internal/hostclient", "gen/compozy/..."}},

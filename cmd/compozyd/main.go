@@ -47,6 +47,7 @@ func run(ctx context.Context, args []string) (err error) {
 	switch {
 	case len(args) == 1 && args[0] == "run":
 		return daemon.Run(ctx, cfg, daemon.Options{
+			Adopt: true,
 			Ready: func(socket string) { fmt.Fprintln(os.Stderr, "compozyd: serving", socket) },
 		})
 	case len(args) == 2 && args[0] == "restore":

@@ -24,7 +24,12 @@ type Principal struct {
 	// Client is the name and version of the MCP client, such as "claude-code 2.1.332";
 	// empty where none is known.
 	Client string
+	// Launch says that a facade or session may start agents: it has scope launch.
+	Launch bool
 }
+
+// Launches reports whether the principal may start agents. The operator always may.
+func (p Principal) Launches() bool { return p.Kind == Operator || p.Launch }
 
 // String returns the principal as it is stored and shown: "operator", "facade:fac_…" or
 // "session:ses_…".

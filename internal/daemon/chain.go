@@ -43,9 +43,11 @@ type call struct {
 
 	rule      policy
 	conn      uint64
-	facade    *facade.Facade // nil: the operator
+	agent     *Agent         // nil: not of a session
+	facade    *facade.Facade // nil: not of a relay
 	leave     func()         // ends the call for the facade; nil before it was identified
 	principal auth.Principal
+	grant     *facade.Grant       // nil: the operator's, which may do everything
 	workspace workspace.Workspace // zero where the method is not bound
 	repeated  bool                // its client_key was answered before
 }
@@ -62,6 +64,9 @@ type chain struct {
 	policies   map[string]policy
 	facades    *facade.Registry
 	workspaces *workspace.Registry
+	running    running
+	grant      func(ws workspace.Workspace, asked toolv1.Scope, destroy bool) (facade.Grant, error)
+	rates      rates // of sessions
 	db         *storage.DB
 	audit      *audit.Log
 	validator  protovalidate.Validator
@@ -92,14 +97,20 @@ func (ch *chain) enter(ctx context.Context, c *call) (context.Context, error) {
 	return ctx, nil
 }
 
-// identify says who calls: the facade that the connection belongs to, whatever the call
-// claims, else the operator. The peer's user was checked when it connected.
+// identify says who calls: the session that the process belongs to, or the facade that the
+// connection does, whatever the call claims, else the operator. The peer's user was
+// checked when it connected.
 func (ch *chain) identify(ctx context.Context, c *call) (context.Context, error) {
-	c.conn = processOf(ctx).conn
+	who := callerOf(ctx)
+	c.conn = who.conn
+	var err error
+	if c.agent, c.principal, err = ch.agentOf(who); err != nil {
+		return ctx, err
+	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	claimed := first(md.Get(facadeKey))
 	if c.facade, c.leave = ch.facades.Enter(c.conn); c.facade != nil {
-		c.principal = c.facade.Principal()
+		c.principal, c.grant = c.facade.Principal(), &c.facade.Grant
 	}
 	switch {
 	case c.facade == nil && claimed != "":
@@ -117,19 +128,26 @@ func (ch *chain) identify(ctx context.Context, c *call) (context.Context, error)
 }
 
 // locate finds the workspace that the call is about. A facade's call is about the
-// facade's own, and says so.
+// facade's own, and says so. A session's is about its own; of another it learns no more
+// than of one that does not exist.
 func (ch *chain) locate(ctx context.Context, c *call) (context.Context, error) {
 	rule, ok := ch.policies[c.method]
 	if !ok {
 		return ctx, fault.New(fault.PermissionDenied, "method %s has no policy", c.method)
 	}
 	c.rule = rule
+	if c.agent != nil {
+		ctx = c.agent.tie(ctx)
+	}
 	if rule.binding != bound {
 		return ctx, nil
 	}
 	id := text(c.req, "workspace_id")
 	if c.facade != nil && id != c.facade.Workspace.ID {
 		return ctx, fault.New(fault.PermissionDenied, "the call is about workspace %q, and facade %q is bound to %q", id, c.facade.ID, c.facade.Workspace.ID)
+	}
+	if c.agent != nil && id != c.agent.Workspace {
+		return ctx, workspace.Unregistered(id)
 	}
 	ws, err := ch.workspaces.Get(id)
 	if err != nil {
@@ -142,10 +160,31 @@ func (ch *chain) locate(ctx context.Context, c *call) (context.Context, error) {
 // authorize refuses what the caller's authority does not reach. The operator may call
 // everything, except in the name of a facade.
 func (ch *chain) authorize(ctx context.Context, c *call) (context.Context, error) {
-	if c.facade == nil || c.facade.Grant.Methods[c.method] {
+	switch {
+	case c.facade == nil && c.agent != nil:
+		return ctx, ch.authorizeAgent(c)
+	case c.facade == nil || c.grant.Methods[c.method]:
 		return ctx, nil
 	}
-	return ctx, fault.New(fault.PermissionDenied, "facade %q may not call %s at scope %s", c.facade.ID, c.method, scopeWord(c.facade.Grant.Scope))
+	return ctx, fault.New(fault.PermissionDenied, "facade %q may not call %s at scope %s", c.facade.ID, c.method, scopeWord(c.grant.Scope))
+}
+
+// authorizeAgent is authorize for a session's processes that are no relay, such as the
+// command line.
+func (ch *chain) authorizeAgent(c *call) error {
+	ws, err := ch.workspaces.Get(c.agent.Workspace)
+	if err != nil {
+		return err
+	}
+	g, err := ch.standing(c.agent, ws, toolv1.Scope_SCOPE_UNSPECIFIED)
+	if err != nil {
+		return err
+	}
+	c.grant = &g
+	if g.Methods[c.method] || c.rule.audience == agents && c.rule.scope == toolv1.Scope_SCOPE_UNSPECIFIED {
+		return nil
+	}
+	return fault.New(fault.PermissionDenied, "%s may not call %s; the operator can", c.agent.name(), c.method)
 }
 
 // validate holds the request against the rules in its proto file.
@@ -190,15 +229,15 @@ func digest(req proto.Message) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// limit counts the call against the facade's rates. A person at the command line is not
-// limited.
+// limit counts the call against the facade's or session's rates. A person at the command
+// line is not limited.
 func (ch *chain) limit(ctx context.Context, c *call) (context.Context, error) {
-	if c.facade == nil || c.repeated {
+	if c.grant == nil || c.repeated {
 		return ctx, nil
 	}
-	bucket, what := c.facade.Grant.Reads, "reads"
+	bucket, what := c.grant.Reads, "reads"
 	if c.rule.effect != toolv1.Effect_EFFECT_READ {
-		bucket, what = c.facade.Grant.Writes, "writes"
+		bucket, what = c.grant.Writes, "writes"
 	}
 	now := ch.now()
 	r := bucket.ReserveN(now, 1)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -9,19 +10,27 @@ import (
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
+
+	"compozy.dev/compozy/internal/process"
 )
 
-// process is the process at the other end of a connection, as the kernel tells it.
-type process struct {
+// caller is the process at the other end of a connection, as the kernel tells it.
+type caller struct {
 	credentials.CommonAuthInfo
 
-	pid  int
-	uid  int
 	conn uint64 // number of the connection; one daemon never uses a number twice
+	// lineage is the process and whom it descends from, as they were when it was accepted.
+	// It is empty if that could not be told, as of a process that had ended before.
+	lineage []process.ID
+	// foreign says that it descends from this daemon through a session of processes that is
+	// not the daemon's own, as agents do and nothing else.
+	foreign bool
+	// agent is the session that it was last found to belong to; nil: none.
+	agent *atomic.Pointer[Agent]
 }
 
 // AuthType says how the peer was identified.
-func (process) AuthType() string { return "unix" }
+func (caller) AuthType() string { return "unix" }
 
 // peerCredentials identifies peers by their socket, and refuses those of other users
 // before a byte of theirs is read.
@@ -35,17 +44,41 @@ func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 	if !ok {
 		return nil, nil, fmt.Errorf("connection of type %T is no unix socket", conn)
 	}
-	pid, uid, err := peerOf(unix)
+	pid, uid, held, err := peerOf(unix)
 	if err != nil {
 		return nil, nil, fmt.Errorf("identify peer: %w", err)
 	}
 	if uid != os.Getuid() {
-		return nil, nil, fmt.Errorf("peer has uid %d, and this daemon is of uid %d", uid, os.Getuid())
+		err := fmt.Errorf("peer has uid %d, and this daemon is of uid %d", uid, os.Getuid())
+		return nil, nil, errors.Join(err, held.release())
 	}
-	return conn, process{
+	who := caller{
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
-		pid:            pid, uid: uid, conn: c.last.Add(1),
-	}, nil
+		conn:           c.last.Add(1), lineage: lineageOf(pid), agent: new(atomic.Pointer[Agent]),
+	}
+	_, who.foreign = process.Foreign(who.lineage)
+	// The pid could have been another's by now.
+	if held.reused() {
+		who.lineage = nil
+	}
+	return conn, who, held.release()
+}
+
+// lineageOf returns the process with a pid and its ancestors; nothing where that cannot be
+// told.
+func lineageOf(pid int) []process.ID {
+	id, err := process.Of(pid)
+	if err != nil {
+		return nil
+	}
+	above, err := process.Ancestors(pid)
+	if err != nil {
+		return nil
+	}
+	if now, err := process.Of(pid); err != nil || now != id {
+		return nil
+	}
+	return append([]process.ID{id}, above...)
 }
 
 // ClientHandshake is for clients, which have credentials of their own.
@@ -64,9 +97,9 @@ func (c peerCredentials) Clone() credentials.TransportCredentials { return c }
 // OverrideServerName does nothing: a socket has no name to check.
 func (peerCredentials) OverrideServerName(string) error { return nil }
 
-// processOf returns the process that a call came from. It panics where there is none,
+// callerOf returns the process that a call came from. It panics where there is none,
 // which means that the server was built without peerCredentials.
-func processOf(ctx context.Context) process {
+func callerOf(ctx context.Context) caller {
 	p, _ := peer.FromContext(ctx)
-	return p.AuthInfo.(process) //nolint:errcheck,forcetypeassert // see above
+	return p.AuthInfo.(caller) //nolint:errcheck,forcetypeassert // see above
 }

@@ -1,16 +1,20 @@
 package daemon
 
 import (
+	"errors"
 	"net"
 
 	"golang.org/x/sys/unix"
 )
 
+// handle would be a hold on the process that connected; this system gives none.
+type handle struct{}
+
 // peerOf returns the process that connected, as it was at that moment.
-func peerOf(conn *net.UnixConn) (pid, uid int, err error) {
+func peerOf(conn *net.UnixConn) (pid, uid int, held handle, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, handle{}, err
 	}
 	var cred *unix.Xucred
 	var failed error
@@ -20,11 +24,14 @@ func peerOf(conn *net.UnixConn) (pid, uid int, err error) {
 		}
 		pid, failed = unix.GetsockoptInt(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERPID)
 	})
-	if err != nil {
-		return 0, 0, err
+	if err = errors.Join(err, failed); err != nil {
+		return 0, 0, handle{}, err
 	}
-	if failed != nil {
-		return 0, 0, failed
-	}
-	return pid, int(cred.Uid), nil
+	return pid, int(cred.Uid), handle{}, nil
 }
+
+// reused reports whether the process is known to have ended and given its pid back.
+func (handle) reused() bool { return false }
+
+// release ends the hold.
+func (handle) release() error { return nil }

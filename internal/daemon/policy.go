@@ -18,6 +18,14 @@ const (
 	bound                  // its request's workspace_id says which
 )
 
+// audience says who may call a method at all.
+type audience int
+
+const (
+	people audience = iota // the operator, and relays that people started
+	agents                 // sessions too, each about its own workspace
+)
+
 // policy is the rule of one method.
 type policy struct {
 	// scope is the least scope of a facade that may call it. Without one, only the
@@ -27,6 +35,9 @@ type policy struct {
 	effect toolv1.Effect
 	// binding says whether it is about one workspace.
 	binding binding
+	// audience says whether agents may call it. Their scope is asked besides, where the
+	// method has one.
+	audience audience
 }
 
 // policies returns the rule of every method that is served. A method without one is
@@ -44,52 +55,53 @@ func policies() map[string]policy {
 	return map[string]policy{
 		auditv1.AuditService_List_FullMethodName: {effect: reads},
 
-		daemonv1.DaemonService_Status_FullMethodName: {effect: reads},
+		daemonv1.DaemonService_Status_FullMethodName: {effect: reads, audience: agents},
 		daemonv1.DaemonService_Stop_FullMethodName:   {effect: writes},
 		daemonv1.DaemonService_Backup_FullMethodName: {effect: writes},
 
-		facadev1.FacadeService_Attach_FullMethodName: {effect: writes},
+		facadev1.FacadeService_Attach_FullMethodName: {effect: writes, audience: agents},
 
-		memoryv1.MemoryService_Store_FullMethodName:     {operate, writes, bound},
-		memoryv1.MemoryService_Update_FullMethodName:    {operate, writes, bound},
-		memoryv1.MemoryService_Archive_FullMethodName:   {operate, writes, bound},
-		memoryv1.MemoryService_Unarchive_FullMethodName: {operate, writes, bound},
-		memoryv1.MemoryService_Recall_FullMethodName:    {read, reads, bound},
-		memoryv1.MemoryService_List_FullMethodName:      {read, reads, bound},
-		memoryv1.MemoryService_Get_FullMethodName:       {read, reads, bound},
-		memoryv1.MemoryService_Forget_FullMethodName:    {operate, destroys, bound},
+		memoryv1.MemoryService_Store_FullMethodName:     {operate, writes, bound, agents},
+		memoryv1.MemoryService_Update_FullMethodName:    {operate, writes, bound, agents},
+		memoryv1.MemoryService_Archive_FullMethodName:   {operate, writes, bound, agents},
+		memoryv1.MemoryService_Unarchive_FullMethodName: {operate, writes, bound, agents},
+		memoryv1.MemoryService_Recall_FullMethodName:    {read, reads, bound, agents},
+		memoryv1.MemoryService_List_FullMethodName:      {read, reads, bound, agents},
+		memoryv1.MemoryService_Get_FullMethodName:       {read, reads, bound, agents},
+		memoryv1.MemoryService_Forget_FullMethodName:    {operate, destroys, bound, people},
 
-		taskv1.TaskService_List_FullMethodName:      {read, reads, bound},
-		taskv1.TaskService_Get_FullMethodName:       {read, reads, bound},
-		taskv1.TaskService_Search_FullMethodName:    {read, reads, bound},
-		taskv1.TaskService_Tree_FullMethodName:      {read, reads, bound},
-		taskv1.TaskService_Activity_FullMethodName:  {read, reads, bound},
-		taskv1.TaskService_Summary_FullMethodName:   {read, reads, bound},
-		taskv1.TaskService_Create_FullMethodName:    {operate, writes, bound},
-		taskv1.TaskService_Update_FullMethodName:    {operate, writes, bound},
-		taskv1.TaskService_Note_FullMethodName:      {operate, writes, bound},
-		taskv1.TaskService_Move_FullMethodName:      {operate, writes, bound},
-		taskv1.TaskService_Import_FullMethodName:    {operate, writes, bound},
-		taskv1.TaskService_Link_FullMethodName:      {operate, writes, bound},
-		taskv1.TaskService_Claim_FullMethodName:     {operate, writes, bound},
-		taskv1.TaskService_Renew_FullMethodName:     {operate, writes, bound},
-		taskv1.TaskService_Release_FullMethodName:   {operate, writes, bound},
-		taskv1.TaskService_Complete_FullMethodName:  {operate, writes, bound},
-		taskv1.TaskService_Fail_FullMethodName:      {operate, writes, bound},
-		taskv1.TaskService_Pause_FullMethodName:     {operate, writes, bound},
-		taskv1.TaskService_Resume_FullMethodName:    {operate, writes, bound},
-		taskv1.TaskService_Cancel_FullMethodName:    {operate, writes, bound},
-		taskv1.TaskService_Retry_FullMethodName:     {operate, writes, bound},
-		taskv1.TaskService_Why_FullMethodName:       {read, reads, bound},
-		taskv1.TaskService_Estimate_FullMethodName:  {read, reads, bound},
-		taskv1.TaskService_Archive_FullMethodName:   {operate, writes, bound},
-		taskv1.TaskService_Unarchive_FullMethodName: {operate, writes, bound},
-		taskv1.TaskService_Delete_FullMethodName:    {operate, destroys, bound},
+		taskv1.TaskService_List_FullMethodName:      {read, reads, bound, agents},
+		taskv1.TaskService_Get_FullMethodName:       {read, reads, bound, agents},
+		taskv1.TaskService_Search_FullMethodName:    {read, reads, bound, agents},
+		taskv1.TaskService_Tree_FullMethodName:      {read, reads, bound, agents},
+		taskv1.TaskService_Activity_FullMethodName:  {read, reads, bound, agents},
+		taskv1.TaskService_Summary_FullMethodName:   {read, reads, bound, agents},
+		taskv1.TaskService_Create_FullMethodName:    {operate, writes, bound, agents},
+		taskv1.TaskService_Update_FullMethodName:    {operate, writes, bound, agents},
+		taskv1.TaskService_Note_FullMethodName:      {operate, writes, bound, agents},
+		taskv1.TaskService_Move_FullMethodName:      {operate, writes, bound, agents},
+		taskv1.TaskService_Import_FullMethodName:    {operate, writes, bound, agents},
+		taskv1.TaskService_Link_FullMethodName:      {operate, writes, bound, agents},
+		taskv1.TaskService_Claim_FullMethodName:     {operate, writes, bound, agents},
+		taskv1.TaskService_Renew_FullMethodName:     {operate, writes, bound, agents},
+		taskv1.TaskService_Release_FullMethodName:   {operate, writes, bound, agents},
+		taskv1.TaskService_Start_FullMethodName:     {toolv1.Scope_SCOPE_LAUNCH, writes, bound, agents},
+		taskv1.TaskService_Complete_FullMethodName:  {operate, writes, bound, agents},
+		taskv1.TaskService_Fail_FullMethodName:      {operate, writes, bound, agents},
+		taskv1.TaskService_Pause_FullMethodName:     {operate, writes, bound, agents},
+		taskv1.TaskService_Resume_FullMethodName:    {operate, writes, bound, agents},
+		taskv1.TaskService_Cancel_FullMethodName:    {operate, writes, bound, agents},
+		taskv1.TaskService_Retry_FullMethodName:     {operate, writes, bound, agents},
+		taskv1.TaskService_Why_FullMethodName:       {read, reads, bound, agents},
+		taskv1.TaskService_Estimate_FullMethodName:  {read, reads, bound, agents},
+		taskv1.TaskService_Archive_FullMethodName:   {operate, writes, bound, agents},
+		taskv1.TaskService_Unarchive_FullMethodName: {operate, writes, bound, agents},
+		taskv1.TaskService_Delete_FullMethodName:    {operate, destroys, bound, people},
 		taskv1.TaskService_ReportRun_FullMethodName: {effect: writes},
 
 		workspacev1.WorkspaceService_Add_FullMethodName:     {effect: writes},
 		workspacev1.WorkspaceService_List_FullMethodName:    {effect: reads},
-		workspacev1.WorkspaceService_Resolve_FullMethodName: {effect: reads},
+		workspacev1.WorkspaceService_Resolve_FullMethodName: {effect: reads, audience: agents},
 		workspacev1.WorkspaceService_Rename_FullMethodName:  {effect: writes},
 		workspacev1.WorkspaceService_Remove_FullMethodName:  {effect: writes},
 

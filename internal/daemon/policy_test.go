@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ import (
 	"compozy.dev/compozy/internal/audit"
 	"compozy.dev/compozy/internal/config"
 	"compozy.dev/compozy/internal/facade"
+	"compozy.dev/compozy/internal/process"
 	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/storage/storagetest"
 )
@@ -121,10 +123,10 @@ func TestAPanicIsOneFailedCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	ch := &chain{
-		policies: policies(), facades: facades, db: db, validator: validator, secrets: redact.New(), logger: logger, now: time.Now,
+		policies: policies(), facades: facades, running: nobody, db: db, validator: validator, secrets: redact.New(), logger: logger, now: time.Now,
 		audit: audit.New(audit.Config{DB: db, Logger: logger, Key: []byte("key"), NewID: id("aud")}),
 	}
-	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: process{conn: 1}})
+	ctx := peer.NewContext(t.Context(), &peer.Peer{AuthInfo: caller{conn: 1, lineage: []process.ID{{PID: 1}}, agent: new(atomic.Pointer[Agent])}})
 	_, err = ch.unary(ctx, &daemonv1.StatusRequest{}, &grpc.UnaryServerInfo{FullMethod: daemonv1.DaemonService_Status_FullMethodName},
 		func(context.Context, any) (any, error) { panic("the very inside") })
 	if status.Code(err) != codes.Internal || strings.Contains(err.Error(), "inside") {

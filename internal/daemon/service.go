@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
+	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/config"
 	"compozy.dev/compozy/internal/facade"
 	"compozy.dev/compozy/internal/fault"
@@ -34,7 +35,7 @@ type service struct {
 }
 
 // Status tells what runs, where, and since when.
-func (s *service) Status(context.Context, *daemonv1.StatusRequest) (*daemonv1.StatusResponse, error) {
+func (s *service) Status(ctx context.Context, _ *daemonv1.StatusRequest) (*daemonv1.StatusResponse, error) {
 	engine := "sqlite"
 	if s.cfg.DSN != "" {
 		engine = "postgres"
@@ -42,6 +43,9 @@ func (s *service) Status(context.Context, *daemonv1.StatusRequest) (*daemonv1.St
 	resp := &daemonv1.StatusResponse{
 		Pid: int32(os.Getpid()), Version: config.Version, Home: s.cfg.Home.Dir, Socket: s.socket, //nolint:gosec // a pid fits
 		StartedAt: timestamppb.New(s.started), Storage: engine, Facades: int32(s.facades.Count()), //nolint:gosec // connections fit
+	}
+	if auth.From(ctx).Kind == auth.Session {
+		return resp, nil // the rest tells of other workspaces
 	}
 	resp.Notices = s.strayTables()
 	for _, ws := range s.workspaces.List() {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/storage"
@@ -27,14 +28,30 @@ type Facade struct {
 	// Grant is what it may do.
 	Grant Grant
 
-	conn  uint64
-	calls sync.WaitGroup // under way
-	ended chan struct{}
-	why   error // set before ended is closed
+	session string // id of the session that it is a relay of; empty: of none
+	conn    uint64
+	calls   sync.WaitGroup // under way
+	ended   chan struct{}
+	why     error // set before ended is closed
 }
 
-// Principal returns who the facade's calls are made by.
-func (f *Facade) Principal() auth.Principal { return auth.Principal{Kind: auth.Facade, ID: f.ID} }
+// Principal returns who the facade's calls are made by: the session that the relay belongs
+// to, or else the facade itself.
+func (f *Facade) Principal() auth.Principal {
+	p := auth.Principal{Kind: auth.Facade, ID: f.ID, Launch: f.Grant.Scope >= toolv1.Scope_SCOPE_LAUNCH}
+	if f.session != "" {
+		p.Kind, p.ID = auth.Session, f.session
+	}
+	return p
+}
+
+// sessionOf returns the id of the session that makes a call; empty for others.
+func sessionOf(ctx context.Context) string {
+	if p := auth.From(ctx); p.Kind == auth.Session {
+		return p.ID
+	}
+	return ""
+}
 
 // Registry holds the facades that are attached now. Its methods are safe for concurrent
 // use.
@@ -95,11 +112,12 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 }
 
-// Attach binds a connection to a workspace as a new facade. The secret proves to a later
-// daemon that the facade is taken up by the relay that had it.
+// Attach binds a connection to a workspace as a new facade, which is a session's if the
+// call is. The secret proves to a later daemon that the facade is taken up by the relay
+// that had it.
 func (r *Registry) Attach(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant) (f *Facade, secret string, err error) {
 	secret = rand.Text()
-	f = &Facade{Workspace: ws, Grant: grant, conn: conn, ended: make(chan struct{})}
+	f = &Facade{Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, ended: make(chan struct{})}
 	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
 		f.ID = r.cfg.NewID(tx.Now())
 		return insert(tx, row{id: f.ID, workspace: ws.ID, secretHash: hash(secret), principal: f.Principal().String()})
@@ -111,8 +129,8 @@ func (r *Registry) Attach(ctx context.Context, conn uint64, ws workspace.Workspa
 }
 
 // Resume binds a connection to a facade that a daemon before had. One that ended, that is
-// of another workspace, or whose secret is another, is a NotFound: the relay then attaches
-// anew.
+// of another workspace or another principal, or whose secret is another, is a NotFound:
+// the relay then attaches anew.
 func (r *Registry) Resume(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant, id, secret string) (*Facade, error) {
 	gone := fault.New(fault.NotFound, "facade %q has ended; attach anew", id)
 	var kept row
@@ -126,10 +144,10 @@ func (r *Registry) Resume(ctx context.Context, conn uint64, ws workspace.Workspa
 	if err != nil {
 		return nil, err
 	}
-	if kept.workspace != ws.ID || subtle.ConstantTimeCompare([]byte(kept.secretHash), []byte(hash(secret))) != 1 {
+	f := &Facade{ID: id, Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, ended: make(chan struct{})}
+	if kept.workspace != ws.ID || kept.principal != f.Principal().String() || subtle.ConstantTimeCompare([]byte(kept.secretHash), []byte(hash(secret))) != 1 {
 		return nil, gone
 	}
-	f := &Facade{ID: id, Workspace: ws, Grant: grant, conn: conn, ended: make(chan struct{})}
 	r.mu.Lock()
 	waiting := r.orphans[id]
 	delete(r.orphans, id)
@@ -232,7 +250,9 @@ func (r *Registry) end(f *Facade, why error) {
 }
 
 // finish marks a facade as ended and gives back what it holds. Both are tried: a claim
-// that stays is still bounded by its lease.
+// that stays is still bounded by its lease. What a session's relay claimed is held by the
+// session, which may have several relays one after the other; it is given back when the
+// session ends.
 func (r *Registry) finish(ctx context.Context, id string) {
 	principal := auth.Principal{Kind: auth.Facade, ID: id}.String()
 	err := errors.Join(

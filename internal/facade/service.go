@@ -47,7 +47,7 @@ type ServiceConfig struct {
 	// Resolve finds the workspace that a selector means, and says how it was chosen.
 	Resolve func(workspace.Selector) (workspace.Workspace, string, error)
 	// Grant says what a relay that asks for a scope gets in a workspace.
-	Grant func(ws workspace.Workspace, scope toolv1.Scope, destroy bool) (Grant, error)
+	Grant func(ctx context.Context, ws workspace.Workspace, scope toolv1.Scope, destroy bool) (Grant, error)
 	// Conn returns the number of the connection that a call arrived on.
 	Conn func(ctx context.Context) uint64
 }
@@ -61,11 +61,11 @@ func (s *Service) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamin
 	if err := compatible(s.cfg.Version, req.GetVersion()); err != nil {
 		return err
 	}
-	ws, chosenBy, err := s.cfg.Resolve(workspace.FromProto(req.GetSelector()))
+	ws, chosenBy, err := s.cfg.Resolve(workspace.FromProto(ctx, req.GetSelector()))
 	if err != nil {
 		return err
 	}
-	grant, err := s.cfg.Grant(ws, req.GetScope(), req.GetAllowDestructive())
+	grant, err := s.cfg.Grant(ctx, ws, req.GetScope(), req.GetAllowDestructive())
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,9 @@ func (o *Orphans) Sweep(ctx context.Context, known func(ID) bool) (ended int, er
 // strangers returns the children of this process that are in another session, and whether
 // they are dead.
 func strangers() (map[ID]bool, error) {
+	if childless() {
+		return nil, nil // which is cheap to know, and nearly always so
+	}
 	self, err := look(os.Getpid())
 	if err != nil {
 		return nil, err

@@ -89,3 +89,8 @@ func adopt() error {
 	}
 	return nil
 }
+
+// childless reports whether this process certainly has no child.
+func childless() bool {
+	return errors.Is(unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil), unix.ECHILD)
+}

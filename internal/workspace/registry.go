@@ -74,7 +74,13 @@ func (r *Registry) get(id string) (Workspace, error) {
 	if ws, ok := r.byID[id]; ok {
 		return ws, nil
 	}
-	return Workspace{}, fault.New(fault.NotFound, "workspace %q is not registered; `compozy workspace list` shows those that are", id)
+	return Workspace{}, Unregistered(id)
+}
+
+// Unregistered returns the fault that there is no workspace with an id: what whoever may
+// not know of one is told too.
+func Unregistered(id string) error {
+	return fault.New(fault.NotFound, "workspace %q is not registered; `compozy workspace list` shows those that are", id)
 }
 
 // List returns every workspace, by name.

@@ -19,6 +19,8 @@ type Selector struct {
 	Source string
 	// Directory is the caller's working directory; may be empty.
 	Directory string
+
+	tie tie // of the caller
 }
 
 // discovered is how a workspace was chosen when nothing named one.
@@ -27,8 +29,25 @@ const discovered = "the working directory"
 // Resolve finds the one workspace that the selector means, and says how it was chosen. A
 // reference is an id, else a name, else a path. A path belongs to the innermost
 // registered directory that holds it; a git worktree belongs to the workspace of its
-// repository.
+// repository. A caller that is tied to one workspace finds that one alone: without a
+// reference it is meant, wherever the caller is, and one to any other is a NotFound.
 func (r *Registry) Resolve(sel Selector) (ws Workspace, chosenBy string, err error) {
+	if sel.tie == (tie{}) {
+		return r.find(sel)
+	}
+	if strings.TrimSpace(sel.Reference) == "" {
+		ws, err := r.Get(sel.tie.id)
+		return ws, sel.tie.by, err
+	}
+	ws, chosenBy, err = r.find(sel)
+	if err != nil || ws.ID != sel.tie.id {
+		// What exists elsewhere is none of its business.
+		return Workspace{}, "", fault.New(fault.NotFound, "%s %q is not the workspace of %s; leave it out", sel.Source, sel.Reference, sel.tie.by)
+	}
+	return ws, chosenBy, nil
+}
+
+func (r *Registry) find(sel Selector) (ws Workspace, chosenBy string, err error) {
 	if strings.TrimSpace(sel.Reference) == "" {
 		ws, err := r.discover(sel.Directory)
 		return ws, discovered, err

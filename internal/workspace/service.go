@@ -37,8 +37,8 @@ func (s *Service) List(context.Context, *workspacev1.ListRequest) (*workspacev1.
 }
 
 // Resolve finds the workspace that a selector means.
-func (s *Service) Resolve(_ context.Context, req *workspacev1.ResolveRequest) (*workspacev1.ResolveResponse, error) {
-	ws, chosenBy, err := s.registry.Resolve(FromProto(req.GetSelector()))
+func (s *Service) Resolve(ctx context.Context, req *workspacev1.ResolveRequest) (*workspacev1.ResolveResponse, error) {
+	ws, chosenBy, err := s.registry.Resolve(FromProto(ctx, req.GetSelector()))
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func ToProto(ws Workspace) *workspacev1.Workspace {
 	return &workspacev1.Workspace{Id: ws.ID, Name: ws.Name, Root: ws.Root, CreatedAt: timestamppb.New(ws.CreatedAt)}
 }
 
-// FromProto returns the selector that a message holds.
-func FromProto(sel *workspacev1.Selector) Selector {
-	return Selector{Reference: sel.GetReference(), Source: sel.GetSource(), Directory: sel.GetDirectory()}
+// FromProto returns the selector that the message of a call holds.
+func FromProto(ctx context.Context, sel *workspacev1.Selector) Selector {
+	return Selector{Reference: sel.GetReference(), Source: sel.GetSource(), Directory: sel.GetDirectory(), tie: tieOf(ctx)}
 }
