@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,21 +11,29 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"compozy.dev/compozy/internal/agent/agenttest"
 	"compozy.dev/compozy/internal/cli"
 	"compozy.dev/compozy/internal/config"
 	"compozy.dev/compozy/internal/daemon"
 )
 
-// TestMain makes both programs available to the scripts.
+// TestMain makes both programs available to the scripts, and the scripted agent to the
+// daemon.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && slices.Contains([]string{agenttest.Shim()[1], agenttest.Command()[1]}, os.Args[1]) {
+		agenttest.Main(m)
+	}
 	testscript.Main(m, map[string]func(){
 		"compozy":  compozy,
 		"compozyd": compozyd,
@@ -67,6 +76,11 @@ func TestScripts(t *testing.T) {
 			e.Setenv(config.HomeVariable, home.Dir)
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("TZ", "UTC")
+			scripted, err := json.Marshal(agenttest.Command())
+			if err != nil {
+				return err
+			}
+			e.Setenv("SCRIPTED_AGENT", string(scripted))
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // the detector would make every command take a second
 			e.Defer(func() {
 				if err := kill(home); err != nil {
@@ -88,6 +102,27 @@ func TestScripts(t *testing.T) {
 				}
 				if strconv.Itoa(code) != args[0] {
 					ts.Fatalf("got exit code %d, want %s", code, args[0])
+				}
+			},
+			// settings FILE makes a file the home's settings, with variables in it replaced.
+			"settings": func(ts *testscript.TestScript, _ bool, args []string) {
+				home := config.Home{Dir: ts.Getenv(config.HomeVariable)}
+				ts.Check(os.MkdirAll(home.Dir, 0o700))
+				ts.Check(os.WriteFile(home.Settings(), []byte(os.Expand(ts.ReadFile(args[0]), ts.Getenv)), 0o600))
+			},
+			// appears PATTERN FILE waits until a file, which need not be there yet, has what
+			// the pattern matches.
+			"appears": func(ts *testscript.TestScript, _ bool, args []string) {
+				pattern, path := regexp.MustCompile("(?m)"+args[0]), ts.MkAbs(args[1])
+				for end := time.Now().Add(time.Minute); ; {
+					data, err := os.ReadFile(path)
+					switch {
+					case err == nil && pattern.Match(data):
+						return
+					case err != nil && !errors.Is(err, os.ErrNotExist), time.Now().After(end):
+						ts.Fatalf("%q does not appear in %s: %v\n%s", args[0], args[1], err, data)
+					}
+					<-time.After(10 * time.Millisecond)
 				}
 			},
 			// killdaemon kills the home's daemon and returns when it is gone.

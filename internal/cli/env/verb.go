@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -113,13 +114,21 @@ func (f Family) words() *strings.Replacer {
 	return strings.NewReplacer(append(pairs, f.Name+"__", "compozy "+f.Noun+" ")...)
 }
 
-// Explain returns err as people are told of it: with tools called as commands.
-func (f Family) Explain(err error) error {
+// Explain returns err as people are told of it: with tools called as commands, and fields
+// of the request as called says, where it does.
+func (f Family) Explain(err error, called map[string]string) error {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return err
 	}
 	told := *e
+	if len(e.Fields) > 0 && e.Message == fault.Invalid(e.Fields...).Message {
+		told.Fields = slices.Clone(e.Fields)
+		for i, field := range told.Fields {
+			told.Fields[i].Path = cmp.Or(called[field.Path], field.Path)
+		}
+		told.Message = fault.Invalid(told.Fields...).Message
+	}
 	told.Message = f.words().Replace(told.Message)
 	return &told
 }

@@ -38,12 +38,12 @@ func (c *commands) answer() *cli.Command {
 			req := &sessionv1.AnswerRequest{WorkspaceId: ws, Id: cmd.Args().First(), QuestionId: cmd.String("question-id"), Answer: cmd.Args().Get(1)}
 			if req.GetQuestionId() == "" || req.GetAnswer() == "" {
 				if err := c.complete(ctx, client, req); err != nil {
-					return c.family.Explain(err)
+					return c.explain(err)
 				}
 			}
 			resp, err := client.Answer(ctx, req)
 			if err != nil {
-				return c.family.Explain(err)
+				return c.explain(err)
 			}
 			return c.Report(resp, "%s", settled(resp))
 		},

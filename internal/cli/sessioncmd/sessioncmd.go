@@ -80,7 +80,7 @@ func columns() map[protoreflect.FullName][]string {
 		"compozy.session.v1.Input":      {"id", "state", "position", "turn", "sender", "sent_at", "text"},
 		"compozy.session.v1.Match":      {"turn", "title", "in_prompt", "at", "line"},
 		"compozy.session.v1.PlanStep":   {"status", "text"},
-		"compozy.session.v1.Session":    {"handle", "status", "agent", "title", "activity", "question", "branch", "cost_usd", "since"},
+		"compozy.session.v1.Session":    {"handle", "status", "agent", "title", "activity", "task", "cost_usd", "since"},
 	}
 }
 
@@ -95,4 +95,9 @@ func (c *commands) client(ctx context.Context) (client sessionv1.SessionServiceC
 		return nil, "", err
 	}
 	return sessionv1.NewSessionServiceClient(conn), ws.GetId(), nil
+}
+
+// explain returns err as people are told of it.
+func (c *commands) explain(err error) error {
+	return c.family.Explain(err, map[string]string{"id": "SESSION", "question_id": "--question-id", "answer": "ANSWER"})
 }

@@ -112,7 +112,7 @@ func (c *commands) apply() *cli.Command {
 			}
 			resp, err := client.Apply(ctx, &sessionv1.ApplyRequest{WorkspaceId: ws, Id: cmd.Args().First()})
 			if err != nil {
-				return c.family.Explain(err)
+				return c.explain(err)
 			}
 			if len(resp.GetConflicts()) > 0 {
 				return conflicts(resp.GetConflicts())

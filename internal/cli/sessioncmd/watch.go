@@ -44,7 +44,7 @@ func (c *commands) watch() *cli.Command {
 			if err != nil {
 				return err
 			}
-			return c.family.Explain(c.follow(ctx, client, &sessionv1.WatchRequest{WorkspaceId: ws, Id: cmd.Args().First()}, cmd.String("until")))
+			return c.explain(c.follow(ctx, client, &sessionv1.WatchRequest{WorkspaceId: ws, Id: cmd.Args().First()}, cmd.String("until")))
 		},
 	}
 }
@@ -220,7 +220,9 @@ func (w *watcher) result() error {
 	case sessionv1.Status_STATUS_FAILED, sessionv1.Status_STATUS_LOST:
 		return fault.New(fault.Conflict, "%s; start it again with: compozy session resume %s", standing(w.session), w.session.GetHandle())
 	default:
-		w.line(bold, "%s", standing(w.session))
+		if w.Format != env.FormatJSON { // which has said so
+			w.line(bold, "%s", standing(w.session))
+		}
 		return w.printer.err
 	}
 }
@@ -302,11 +304,11 @@ func (w *watcher) answer(ctx context.Context, line string) error {
 	})
 	switch fault.Of(err) {
 	case fault.Conflict, fault.NotFound: // somebody else was first
-		w.line(red, "%v", w.family.Explain(err))
+		w.line(red, "%v", w.explain(err))
 		return w.printer.err
 	case fault.InvalidArgument, fault.PermissionDenied:
 		p := w.asking()
-		p.line(red, "%v", w.family.Explain(err))
+		p.line(red, "%v", w.explain(err))
 		p.write(plain, ask)
 		return p.err
 	default:
