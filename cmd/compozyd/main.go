@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -51,7 +50,16 @@ func run(ctx context.Context, args []string) (err error) {
 			Ready: func(socket string) { fmt.Fprintln(os.Stderr, "compozyd: serving", socket) },
 		})
 	case len(args) == 2 && args[0] == "restore":
-		return daemon.Restore(ctx, cfg, args[1], slog.New(slog.NewTextHandler(os.Stderr, nil)))
+		kept, err := daemon.Restore(ctx, cfg, args[1])
+		switch {
+		case err != nil:
+			return err
+		case kept == "":
+			fmt.Printf("Restored the database from %s; there was none before.\n", args[1])
+		default:
+			fmt.Printf("Restored the database from %s; what was there is kept as %s.\n", args[1], kept)
+		}
+		return nil
 	}
 	return fmt.Errorf("usage: compozyd run | compozyd restore FILE")
 }

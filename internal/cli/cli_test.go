@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -55,7 +54,10 @@ func compozyd() {
 	switch {
 	case err != nil:
 	case os.Args[1] == "restore":
-		err = daemon.Restore(ctx, cfg, os.Args[2], slog.New(slog.DiscardHandler))
+		var kept string
+		if kept, err = daemon.Restore(ctx, cfg, os.Args[2]); err == nil {
+			fmt.Printf("Restored the database from %s; what was there is kept as %s.\n", os.Args[2], kept)
+		}
 	default:
 		err = daemon.Run(ctx, cfg, daemon.Options{})
 	}

@@ -49,18 +49,19 @@ func (db *DB) copySQLite(ctx context.Context, to *os.File) error {
 // Restore replaces the database that cfg names by a backup of it, or of another one on
 // the same engine. The backup is checked before anything is changed, and what was there
 // is kept in backups as before-restore-<time>. However Restore ends, the database is
-// wholly the old one or wholly the new one. No daemon may run on cfg meanwhile.
-func Restore(ctx context.Context, cfg Config, backup string) error {
+// wholly the old one or wholly the new one. No daemon may run on cfg meanwhile. The path is
+// that of what is kept; empty: there was no database.
+func Restore(ctx context.Context, cfg Config, backup string) (kept string, err error) {
 	return restore(ctx, cfg, migrations, backup)
 }
 
-func restore(ctx context.Context, cfg Config, migrations fs.FS, backup string) error {
+func restore(ctx context.Context, cfg Config, migrations fs.FS, backup string) (string, error) {
 	info, err := os.Stat(backup)
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("not a file")
 	}
 	if err != nil {
-		return fault.New(fault.InvalidArgument, "the backup %s cannot be read (%v); name a file that `compozy daemon backup` made", backup, err)
+		return "", fault.New(fault.InvalidArgument, "the backup %s cannot be read (%v); name a file that `compozy daemon backup` made", backup, err)
 	}
 	db := &DB{cfg: cfg, migrations: migrations, dialect: Dialect{postgres: cfg.DSN != ""}}
 	replace := db.restoreSQLite
@@ -68,14 +69,16 @@ func restore(ctx context.Context, cfg Config, migrations fs.FS, backup string) e
 		replace = db.restorePostgres
 	}
 	if err := makePrivate(db.backupDir()); err != nil {
-		return err
+		return "", err
 	}
 	kept, err := replace(ctx, backup)
 	if err != nil {
-		return db.explain(fmt.Errorf("restore %s: %w", backup, err))
+		return "", db.explain(fmt.Errorf("restore %s: %w", backup, err))
 	}
-	cfg.Logger.InfoContext(ctx, "database restored", "backup", backup, "kept", kept)
-	return nil
+	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return kept, nil
 }
 
 func (db *DB) backupDir() string { return filepath.Join(db.cfg.Dir, "backups") }

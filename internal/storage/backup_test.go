@@ -90,7 +90,7 @@ func TestRestoreBringsBackWhatWasBackedUp(t *testing.T) {
 		later := contents(t, db)
 		closed(t, db)
 
-		if err := storage.Restore(t.Context(), cfg, backup); err != nil {
+		if _, err := storage.Restore(t.Context(), cfg, backup); err != nil {
 			t.Fatalf("restore: %v", err)
 		}
 		db = reopen(t, cfg)
@@ -111,7 +111,7 @@ func TestRestoreBringsBackWhatWasBackedUp(t *testing.T) {
 		if len(kept) != 1 || !strings.HasPrefix(kept[0], "before-restore-") {
 			t.Fatalf("got backups %v, want what was replaced", kept)
 		}
-		if err := storage.Restore(t.Context(), cfg, filepath.Join(cfg.Dir, "backups", kept[0])); err != nil {
+		if _, err := storage.Restore(t.Context(), cfg, filepath.Join(cfg.Dir, "backups", kept[0])); err != nil {
 			t.Fatalf("restore what was replaced: %v", err)
 		}
 		if diff := cmp.Diff(contents(t, reopen(t, cfg)), later); diff != "" {
@@ -152,7 +152,7 @@ func TestRestoreTakesRowsInAnyOrderAndComputedColumns(t *testing.T) {
 		}
 		backup := backedUp(t, db)
 		closed(t, db)
-		if err := storage.RestoreWith(t.Context(), cfg, files, backup); err != nil {
+		if _, err := storage.RestoreWith(t.Context(), cfg, files, backup); err != nil {
 			t.Fatal(err)
 		}
 		db = openWith(t, cfg, files)
@@ -181,7 +181,7 @@ func TestRestoreMakesADatabaseWhereThereIsNone(t *testing.T) {
 		}
 		empty := storagetest.Config(t, engine)
 		empty.Dir = filepath.Join(t.TempDir(), "data")
-		if err := storage.Restore(t.Context(), empty, backup); err != nil {
+		if _, err := storage.Restore(t.Context(), empty, backup); err != nil {
 			t.Fatalf("restore: %v", err)
 		}
 		if diff := cmp.Diff(contents(t, reopen(t, empty)), want); diff != "" {
@@ -198,7 +198,7 @@ func TestRestoredOlderSchemaIsMigrated(t *testing.T) {
 		backup := backedUp(t, db)
 		closed(t, db)
 		closed(t, openWith(t, cfg, migrationsWith(t, 9999)))
-		if err := storage.Restore(t.Context(), cfg, backup); err != nil {
+		if _, err := storage.Restore(t.Context(), cfg, backup); err != nil {
 			t.Fatalf("restore: %v", err)
 		}
 		db = openWith(t, cfg, migrationsWith(t, 9999))
@@ -263,7 +263,7 @@ func TestBackupOfABusyDatabaseIsOneSnapshot(t *testing.T) {
 		if info, err := os.Stat(backup); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("got %v, %v, want a file of mode 600", info.Mode(), err)
 		}
-		if err := storage.Restore(t.Context(), cfg, backup); err != nil {
+		if _, err := storage.Restore(t.Context(), cfg, backup); err != nil {
 			t.Fatal(err)
 		}
 		if pairs := readPairs(t, reopen(t, cfg)); len(pairs) < 20 {
@@ -309,7 +309,8 @@ func TestRestoreRefusesWhatItCannotUse(t *testing.T) {
 				if err := os.WriteFile(path, content, 0o600); err != nil {
 					t.Fatal(err)
 				}
-				wantFault(t, storage.Restore(t.Context(), cfg, path), fault.InvalidArgument, path)
+				_, err := storage.Restore(t.Context(), cfg, path)
+				wantFault(t, err, fault.InvalidArgument, path)
 				db := reopen(t, cfg)
 				if diff := cmp.Diff(contents(t, db), want); diff != "" {
 					t.Errorf("after the refusal (-got +want):\n%s", diff)
@@ -318,7 +319,8 @@ func TestRestoreRefusesWhatItCannotUse(t *testing.T) {
 			})
 		}
 		for _, path := range []string{filepath.Join(t.TempDir(), "missing"), t.TempDir()} {
-			wantFault(t, storage.Restore(t.Context(), cfg, path), fault.InvalidArgument, path)
+			_, err := storage.Restore(t.Context(), cfg, path)
+			wantFault(t, err, fault.InvalidArgument, path)
 		}
 		if left := names(t, cfg.Dir); len(left) > 2 { // the database and the folder of backups
 			t.Errorf("left behind: %v", left)
@@ -330,7 +332,7 @@ func TestRestoreRefusesADatabaseInUse(t *testing.T) {
 	storagetest.EachConfig(t, func(t *testing.T, cfg storage.Config) {
 		db := reopen(t, cfg)
 		backup := backedUp(t, db)
-		err := storage.Restore(t.Context(), cfg, backup)
+		_, err := storage.Restore(t.Context(), cfg, backup)
 		if kind := fault.Of(err); kind != fault.Conflict && kind != fault.Unavailable {
 			t.Errorf("got error %v, want a refusal", err)
 		}
@@ -353,7 +355,7 @@ func TestRestoreReplacesADamagedDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := storage.Restore(t.Context(), cfg, backup); err != nil {
+	if _, err := storage.Restore(t.Context(), cfg, backup); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(contents(t, reopen(t, cfg)), want); diff != "" {
@@ -399,7 +401,7 @@ func TestOpenFinishesARestoreThatWasCutOff(t *testing.T) {
 				t.Errorf("after the start (-got +want):\n%s", diff)
 			}
 			closed(t, db)
-			if err := storage.Restore(t.Context(), cfg, old); err != nil {
+			if _, err := storage.Restore(t.Context(), cfg, old); err != nil {
 				t.Fatalf("restore what was replaced: %v", err)
 			}
 			if got := settings(t, reopen(t, cfg)); got[0] != "later=1" {

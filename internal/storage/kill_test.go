@@ -42,7 +42,7 @@ func child(do string, cfg storage.Config, args []string) error {
 	ctx := context.Background()
 	if do == "restore" {
 		for i := 0; ; i++ {
-			if err := storage.Restore(ctx, cfg, args[i%len(args)]); err != nil {
+			if _, err := storage.Restore(ctx, cfg, args[i%len(args)]); err != nil {
 				return err
 			}
 			os.Stdout.WriteString("restored\n")
