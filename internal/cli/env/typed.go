@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/urfave/cli/v3"
+
 	"compozy.dev/compozy/internal/fault"
 )
 
@@ -29,6 +31,24 @@ func (e *Env) Typed(word, question string) error {
 		return fault.New(fault.Conflict, "nothing was done: you typed %q and not %q", typed, word)
 	}
 	return nil
+}
+
+// Confirm asks a person whether they mean what cannot be undone, which what says. A command
+// line that has --yes has answered; without a terminal nobody can be asked.
+func (e *Env) Confirm(yes bool, what string) error {
+	switch {
+	case yes:
+		return nil
+	case !e.Terminal:
+		return Usage("%s; repeat the command with --yes if that is what you want", what)
+	default:
+		return e.Typed("yes", Line(what)+". Type yes to go on: ")
+	}
+}
+
+// Yes is the flag of commands that cannot be undone.
+func Yes() cli.Flag {
+	return &cli.BoolFlag{Name: "yes", Usage: "Do it without asking."}
 }
 
 // readLine reads a line without reading ahead.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	"compozy.dev/compozy/gen/mcptool"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/wire"
@@ -79,11 +81,17 @@ func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
 		Usage:       t.Title,
 		ArgsUsage:   form.usage(),
 		Description: words.Replace(t.Description) + "\n\n" + Example(v.Example),
-		Flags:       append(form.flags(), v.Flags...),
+		Flags:       append(append(form.flags(), v.Flags...), confirming(t)...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			arguments, err := form.read(cmd, e.In)
 			if err != nil {
 				return err
+			}
+			if t.Effect == toolv1.Effect_EFFECT_DESTROY {
+				what := fmt.Sprintf("%s %s cannot be undone", cmd.FullName(), strings.Join(cmd.Args().Slice(), " "))
+				if err := e.Confirm(cmd.Bool("yes"), what); err != nil {
+					return err
+				}
 			}
 			request, answer, err := e.call(ctx, t, arguments)
 			if err != nil {
@@ -101,6 +109,14 @@ func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
 			return v.Check(answer)
 		},
 	}
+}
+
+// confirming returns the flag of a command that cannot be undone, for such a tool.
+func confirming(t *mcptool.Tool) []cli.Flag {
+	if t.Effect != toolv1.Effect_EFFECT_DESTROY {
+		return nil
+	}
+	return []cli.Flag{Yes()}
 }
 
 // words returns what turns the names of tools into those of commands.

@@ -17,7 +17,7 @@ func New(e *env.Env) *cli.Command {
 		Usage: "What was learned in a workspace",
 		Verbs: map[string]env.Verb{
 			"archive": {Example: "compozy memory archive deploy-steps"},
-			"forget":  {Example: "compozy memory forget deploy-steps"},
+			"forget":  {Example: "compozy memory forget deploy-steps --yes"},
 			"get":     {Example: "compozy memory get deploy-steps"},
 			"list": {
 				Example: "compozy memory list --kind decision --status approved",

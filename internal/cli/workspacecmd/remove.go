@@ -2,6 +2,7 @@ package workspacecmd
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/urfave/cli/v3"
 
@@ -16,7 +17,7 @@ func remove(e *env.Env) *cli.Command {
 		ArgsUsage:   "WORKSPACE",
 		Description: "WORKSPACE is a name or an id. Its tasks and memory are gone for good; the directory is not touched.\n\n" + env.Example("compozy workspace remove api --yes"),
 		Flags: []cli.Flag{
-			&cli.BoolFlag{Name: "yes", Usage: "Do it. Required."},
+			env.Yes(),
 		},
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			c, err := client(e)
@@ -27,8 +28,9 @@ func remove(e *env.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			if !cmd.Bool("yes") {
-				return env.Usage("removing workspace %q (%s) deletes its tasks and memory for good; repeat the command with --yes if that is what you want", ws.GetName(), ws.GetRoot())
+			what := fmt.Sprintf("removing workspace %q (%s) deletes its tasks and memory for good", ws.GetName(), ws.GetRoot())
+			if err := e.Confirm(cmd.Bool("yes"), what); err != nil {
+				return err
 			}
 			resp, err := c.Remove(ctx, &workspacev1.RemoveRequest{WorkspaceId: ws.GetId()})
 			if err != nil {
