@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	auditv1 "compozy.dev/compozy/gen/compozy/audit/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
@@ -116,9 +117,11 @@ func TestEveryCallIsRecordedWithoutItsArguments(t *testing.T) {
 	checkFault(t, err, fault.RateLimited)
 	_, err = tasks.List(t.Context(), &taskv1.ListRequest{WorkspaceId: "ws_other"})
 	checkFault(t, err, fault.PermissionDenied)
+	_, err = tasks.Update(t.Context(), &taskv1.UpdateRequest{WorkspaceId: ws, Tasks: []*taskv1.Edit{{Id: "t1", Body: proto.String(words)}, {Id: "t98"}}})
+	checkFault(t, err, fault.RateLimited)
 
 	operator := home.Operator(t)
-	got := records(t, operator, &auditv1.ListRequest{Principal: f.GetPrincipal()}, 8)
+	got := records(t, operator, &auditv1.ListRequest{Principal: f.GetPrincipal()}, 9)
 	slices.Reverse(got)
 	want := []struct {
 		method, outcome, workspace string
@@ -132,6 +135,7 @@ func TestEveryCallIsRecordedWithoutItsArguments(t *testing.T) {
 		{taskv1.TaskService_Create_FullMethodName, "ok", ws, nil},
 		{taskv1.TaskService_Create_FullMethodName, "rate_limited", ws, nil},
 		{taskv1.TaskService_List_FullMethodName, "permission_denied", "", nil},
+		{taskv1.TaskService_Update_FullMethodName, "rate_limited", ws, []string{"t1", "t98"}},
 	}
 	for i, w := range want {
 		r := got[i]

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"buf.build/go/protovalidate"
@@ -271,7 +272,7 @@ func (ch *chain) targets(req proto.Message) []string {
 	var out []string
 	add := func(s string) {
 		if s = ch.secrets.String(s); s != "" && len(out) < most {
-			out = append(out, s[:min(len(s), longest)])
+			out = append(out, strings.ToValidUTF8(s[:min(len(s), longest)], ""))
 		}
 	}
 	m := req.ProtoReflect()
@@ -285,6 +286,25 @@ func (ch *chain) targets(req proto.Message) []string {
 			}
 		default:
 			add(m.Get(fd).String())
+		}
+	}
+	for _, item := range items(m) {
+		add(text(item, "id"))
+	}
+	return out
+}
+
+// items returns the things that a request has a list of, such as the edits of several
+// tasks.
+func items(m protoreflect.Message) []proto.Message {
+	var out []proto.Message
+	for i := range m.Descriptor().Fields().Len() {
+		fd := m.Descriptor().Fields().Get(i)
+		if !fd.IsList() || fd.Kind() != protoreflect.MessageKind {
+			continue
+		}
+		for i := range m.Get(fd).List().Len() {
+			out = append(out, m.Get(fd).List().Get(i).Message().Interface())
 		}
 	}
 	return out
