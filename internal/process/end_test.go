@@ -105,44 +105,60 @@ func TestClearSparesTheRoot(t *testing.T) {
 	f.gone(t)
 }
 
-func TestOrphansAreEnded(t *testing.T) {
+func TestOrphansOfAKilledShimAreEnded(t *testing.T) {
 	if err := process.Adopt(); err != nil {
 		t.Fatal(err)
 	}
 	// What it starts has a session of its own, so the session of the dead tells nothing.
 	killed := start(t, "setsid sh -c 'trap \"\" TERM; sleep 300 & echo $$; wait; wait' & wait")
-	orphan := process.ID{PID: killed.pids(t, 1)[0]}
-	shim := start(t, "echo $$; exec sleep 300")
+	orphan := killed.pids(t, 1)[0]
+	shim, git := start(t, "sleep 300 & echo $$; wait"), start(t, "setsid sleep 300 & echo $!; wait")
 	shim.pids(t, 1)
+	helper, err := process.Of(git.pids(t, 1)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
 	ours := run(t, nil, "sleep", "300")
+
+	var orphans process.Orphans
+	sweep := func() int {
+		n, err := orphans.Sweep(t.Context(), func(id process.ID) bool { return id == shim.id || id == killed.id })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := sweep(); n != 0 {
+		t.Errorf("%d were ended, and no shim was killed", n)
+	}
 	if err := killed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = killed.Wait()
-
-	var orphans process.Orphans
 	ended := 0
-	for range 3 {
-		if ended > 0 {
-			t.Error("it was ended at once: it could have been a shim that nobody had noted")
-		}
-		n, err := orphans.Sweep(t.Context(), func(id process.ID) bool { return id == shim.id })
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended += n
-	}
-	if ended != 1 {
-		t.Errorf("%d orphans were ended, want 1", ended)
-	}
+	within(t, "the orphan is ended", func() bool {
+		ended += sweep()
+		return ended > 0
+	})
 	killed.gone(t)
 	within(t, "the dead are let go", func() bool {
-		_, err := orphans.Sweep(t.Context(), func(id process.ID) bool { return id == shim.id })
-		_, gone := process.Of(orphan.PID)
-		return err == nil && errors.Is(gone, os.ErrNotExist)
+		ended += sweep()
+		_, err := process.Of(orphan)
+		return errors.Is(err, os.ErrNotExist)
 	})
-	if !shim.id.Alive() || !ours.id.Alive() {
+	// A shim ends before anybody has noted that, and what git leaves is git's.
+	if err := git.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	ended += sweep()
+	if ended != 1 {
+		t.Errorf("%d were ended, want 1", ended)
+	}
+	if !shim.id.Alive() || !ours.id.Alive() || !helper.Alive() {
 		t.Error("a process that is no orphan was ended")
+	}
+	if err := process.End(t.Context(), helper, 0); err != nil {
+		t.Fatal(err)
 	}
 }
 
