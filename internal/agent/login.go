@@ -105,7 +105,9 @@ func needsLogin(err error) bool {
 	return ok && e.Code == codeAuthRequired
 }
 
-// authenticate logs in with what the environment has, and reports whether it did.
+// authenticate logs in with what the environment has, and reports whether it did. Some
+// agents keep that login in their home from then on, which is why nobody is logged in who
+// did not have to be.
 func (o *opening) authenticate(ctx context.Context) bool {
 	env := map[string]bool{}
 	for _, pair := range o.agent.spec.Env {

@@ -216,3 +216,17 @@ func TestALoginIsAskedForWhereItIsNeeded(t *testing.T) {
 		}
 	})
 }
+
+func TestTheScriptedAgentCallsATool(t *testing.T) {
+	h := &handler{}
+	s := spec(t, h)
+	script := `while read -r line; do case $line in
+		*'"initialize"'*) echo '{"jsonrpc":"2.0","id":1,"result":{}}' ;;
+		*'"tools/call","params":{"name":"look","arguments":{"a":1}}'*) echo '{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":"it is '$WHAT'"}]}}' ;;
+		*'"tools/call"'*) echo '{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"unknown tool"}}' ;;
+	esac; done`
+	s.Servers = []agent.Server{{Name: "hub", Command: "/bin/sh", Args: []string{"-c", script}, Env: map[string]string{"WHAT": "blue"}}}
+	a, _ := open(t, s)
+	prompt(t, a, `CALL hub look {"a":1}`, "CALL hub other", "CALL nobody look")
+	contains(t, h.said(), "it is blue", "unknown tool", `there is no MCP server "nobody"`)
+}
