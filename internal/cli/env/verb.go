@@ -74,7 +74,7 @@ func (f Family) Command(e *Env) *cli.Command {
 func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
 	v := f.Verbs[t.Verb]
 	// Descriptions and messages speak to models, which know commands as tools.
-	words := f.words()
+	words := commandWords()
 	form := newForm(t, v, words)
 	return &cli.Command{
 		Name:        strings.ReplaceAll(t.Verb, "_", "-"),
@@ -119,15 +119,21 @@ func confirming(t *mcptool.Tool) []cli.Flag {
 	return []cli.Flag{Yes()}
 }
 
-// words returns what turns the names of tools into those of commands.
-func (f Family) words() *strings.Replacer {
-	var pairs []string
+// commandWords returns what turns the names of tools into those of commands, of other families
+// too: a command is called by the singular of its family's name.
+func commandWords() *strings.Replacer {
+	var verbs, families []string
 	for i := range mcptool.Tools {
-		if t := &mcptool.Tools[i]; t.Family == f.Name && strings.Contains(t.Verb, "_") {
-			pairs = append(pairs, f.Name+"__"+t.Verb, "compozy "+f.Noun+" "+strings.ReplaceAll(t.Verb, "_", "-"))
+		t := &mcptool.Tools[i]
+		command := "compozy " + strings.TrimSuffix(t.Family, "s") + " "
+		if strings.Contains(t.Verb, "_") {
+			verbs = append(verbs, t.Family+"__"+t.Verb, command+strings.ReplaceAll(t.Verb, "_", "-"))
+		}
+		if i == 0 || t.Family != mcptool.Tools[i-1].Family {
+			families = append(families, t.Family+"__", command)
 		}
 	}
-	return strings.NewReplacer(append(pairs, f.Name+"__", "compozy "+f.Noun+" ")...)
+	return strings.NewReplacer(append(verbs, families...)...)
 }
 
 // Explain returns err as people are told of it: with tools called as commands, and fields
@@ -145,7 +151,7 @@ func (f Family) Explain(err error, called map[string]string) error {
 		}
 		told.Message = fault.Invalid(told.Fields...).Message
 	}
-	told.Message = f.words().Replace(told.Message)
+	told.Message = commandWords().Replace(told.Message)
 	return &told
 }
 
