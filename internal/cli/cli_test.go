@@ -76,7 +76,11 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			home := config.Home{Dir: filepath.Join(t.TempDir(), "home")} // a script's own directory is too long for a socket
 			e.Setenv(config.HomeVariable, home.Dir)
-			e.Setenv("HOME", e.WorkDir)
+			user := filepath.Join(e.WorkDir, "user") // a workspace is no home
+			e.Setenv("HOME", user)
+			if err := os.Mkdir(user, 0o700); err != nil {
+				return err
+			}
 			e.Setenv("TZ", "UTC")
 			scripted, err := json.Marshal(agenttest.Command())
 			if err != nil {
