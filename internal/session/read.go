@@ -113,7 +113,7 @@ func (s *Service) Get(ctx context.Context, req *sessionv1.GetRequest) (*sessionv
 // looked says that a person, or a client of one, has looked at how a session stands. A
 // call does not fail for it.
 func (s *Service) looked(ctx context.Context, sess *Session) {
-	if sess.Seen || auth.From(ctx).Kind == auth.Session {
+	if sess.Seen || sess.Status == Waiting || auth.From(ctx).Kind == auth.Session {
 		return
 	}
 	if err := s.do(ctx, func(st *store) error { return st.look(sess) }); err != nil && ctx.Err() == nil {

@@ -327,8 +327,12 @@ func (st *store) setArchived(s *Session, archived bool) error {
 	return st.record(s, what, happening{})
 }
 
-// look says that somebody has looked at how the session stands.
+// look says that somebody has looked at how the session stands. One that waits goes on
+// waiting for whoever answers.
 func (st *store) look(s *Session) error {
+	if s.Status == Waiting {
+		return nil
+	}
 	_, err := st.tx.Exec(`UPDATE session SET seen = 1 WHERE id = ? AND workspace_id = ? AND status = ? AND since = ?`,
 		s.ID, st.workspace, s.Status, s.Since.UnixMilli())
 	if err != nil {
@@ -350,7 +354,7 @@ func (st *store) live(node string) ([]*Session, error) {
 // placed is true of the live sessions that take a place: all but those that wait for one.
 func placed() (condition string, args []any) {
 	states := liveStates()
-	return `status IN (` + storage.Marks(len(states)) + `) AND NOT (status = ? AND reason = ?)`,
+	return `archived = 0 AND status IN (` + storage.Marks(len(states)) + `) AND NOT (status = ? AND reason = ?)`,
 		append(storage.Args(states), Starting, queuedReason)
 }
 
@@ -379,7 +383,7 @@ func (st *store) startedSince(t time.Time) (n int, err error) {
 // task with this id where it is not empty.
 func (st *store) alike(title, task string) ([]*Session, error) {
 	states := liveStates()
-	return st.sessions(`s.workspace_id = ? AND s.status IN (`+storage.Marks(len(states))+`)
+	return st.sessions(`s.workspace_id = ? AND s.archived = 0 AND s.status IN (`+storage.Marks(len(states))+`)
 			AND (s.title = ? OR s.task_id = ? AND s.task_id <> '') ORDER BY s.number`,
 		slices.Concat([]any{st.workspace}, storage.Args(states), []any{title, task})...)
 }
@@ -395,27 +399,55 @@ type filter struct {
 
 // list returns the sessions that pass the filter, newest first.
 func (st *store) list(f filter) ([]*Session, error) {
-	where, args := `s.workspace_id = ? AND s.archived IN (`+storage.Marks(len(f.Archived))+`)`, append([]any{st.workspace}, f.Archived...)
-	and := func(condition string, values ...any) {
-		where, args = where+` AND `+condition, append(args, values...)
-	}
-	if len(f.Status) > 0 {
-		and(`s.status IN (`+storage.Marks(len(f.Status))+`)`, storage.Args(f.Status)...)
-	}
+	const order = ` ORDER BY s.number DESC LIMIT ?`
+	var where string
+	var args []any
 	if f.Agent != "" {
-		and(`s.agent = ?`, f.Agent)
+		where, args = where+` AND s.agent = ?`, append(args, f.Agent)
 	}
 	if f.Before > 0 {
-		and(`s.number < ?`, f.Before)
+		where, args = where+` AND s.number < ?`, append(args, f.Before)
 	}
-	return st.sessions(where+` ORDER BY s.number DESC LIMIT ?`, append(args, f.Limit)...)
+	var parts []string
+	var all []any
+	// Each part fixes the columns before the number in an index, so that the engine reads
+	// no more rows than it returns.
+	for _, archived := range f.Archived {
+		part := []any{st.workspace, archived}
+		if len(f.Status) == 0 {
+			parts = append(parts, `s.workspace_id = ? AND s.archived = ?`+where+order)
+			all = slices.Concat(all, part, args, []any{f.Limit})
+		}
+		for _, status := range f.Status {
+			parts = append(parts, `s.workspace_id = ? AND s.archived = ? AND s.status = ?`+where+order)
+			all = slices.Concat(all, part, []any{status}, args, []any{f.Limit})
+		}
+	}
+	if len(parts) == 1 {
+		return st.sessions(parts[0], all...)
+	}
+	return st.sessions(`s.id IN (SELECT id FROM (SELECT s.id FROM session s WHERE `+
+		strings.Join(parts, `) AS part UNION ALL SELECT id FROM (SELECT s.id FROM session s WHERE `)+`) AS part)`+order,
+		append(all, f.Limit)...)
 }
 
 // unseen returns the sessions of all workspaces that wait for a person, longest first:
 // those that ask, and those that failed, were lost or finished a turn while nobody looked.
 func (st *store) unseen(limit int) ([]*Session, error) {
-	return st.sessions(`s.archived = 0 AND (s.status = ? OR s.seen = 0 AND (s.status IN (?, ?) OR s.status = ? AND s.turns > 0))
+	return st.sessions(`s.archived = 0 AND s.seen = 0 AND (s.status IN (?, ?, ?) OR s.status = ? AND s.turns > 0)
 		ORDER BY s.since, s.id LIMIT ?`, Waiting, Failed, Lost, Idle, limit)
+}
+
+// current returns the sessions of the workspace that are live, and the newest of those that
+// nobody has looked at, newest first.
+func (st *store) current(limit int) ([]*Session, error) {
+	states := liveStates()
+	return st.sessions(`s.id IN (
+			SELECT l.id FROM session l WHERE l.workspace_id = ? AND l.archived = 0 AND l.status IN (`+storage.Marks(len(states))+`)
+			UNION ALL SELECT id FROM (SELECT u.id FROM session u WHERE u.workspace_id = ? AND u.archived = 0 AND u.seen = 0
+				ORDER BY u.number DESC LIMIT ?) AS unseen
+		) ORDER BY s.number DESC LIMIT ?`,
+		slices.Concat([]any{st.workspace}, storage.Args(states), []any{st.workspace, limit, limit})...)
 }
 
 // purge deletes all sessions of the workspace and returns how many there were.

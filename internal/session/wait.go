@@ -128,7 +128,7 @@ func rests(status Status, reason string, more bool) bool {
 
 // standing returns what needs attention already: sessions that wait for somebody, and tasks
 // that are done with. Where all sessions are watched, those that somebody has looked at do
-// not count.
+// not count, unless they ask something.
 func (s *Service) standing(ctx context.Context, w watched) (changes []*sessionv1.Change, err error) {
 	err = s.view(ctx, func(st *store) error {
 		list, err := st.meant(w)
@@ -136,7 +136,7 @@ func (s *Service) standing(ctx context.Context, w watched) (changes []*sessionv1
 			return err
 		}
 		for _, sess := range list {
-			if !sess.settled() || w.all && sess.Seen && sess.Status != Waiting {
+			if !sess.settled() || w.all && sess.Seen {
 				continue
 			}
 			detail, err := st.tell(sess)
@@ -296,9 +296,7 @@ func (s *Service) whenEnding(fn func()) (done func()) {
 // or that nobody has looked at, newest first.
 func (st *store) meant(w watched) ([]*Session, error) {
 	if w.all {
-		states := liveStates()
-		return st.sessions(`s.workspace_id = ? AND s.archived = 0 AND (s.seen = 0 OR s.status IN (`+storage.Marks(len(states))+`))
-			ORDER BY s.number DESC LIMIT ?`, slices.Concat([]any{st.workspace}, storage.Args(states), []any{maxChanges})...)
+		return st.current(maxChanges)
 	}
 	if len(w.sessions) == 0 {
 		return nil, nil

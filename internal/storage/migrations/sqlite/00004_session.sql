@@ -42,10 +42,11 @@ CREATE TABLE session (
 ) STRICT;
 
 CREATE INDEX session_newest ON session (workspace_id, archived, number);
-CREATE INDEX session_status ON session (workspace_id, status, archived, number);
+CREATE INDEX session_status ON session (workspace_id, archived, status, number);
 CREATE INDEX session_created ON session (workspace_id, created_at);
 CREATE INDEX session_title ON session (workspace_id, title);
 CREATE INDEX session_live ON session (node, status);
+CREATE INDEX session_unseen ON session (workspace_id, number) WHERE archived = 0 AND seen = 0;
 CREATE INDEX session_task ON session (task_id) WHERE task_id <> '';
 CREATE INDEX session_parent ON session (parent_id) WHERE parent_id <> '';
 CREATE INDEX session_root ON session (root_id) WHERE root_id <> '';
@@ -86,6 +87,7 @@ CREATE TABLE session_turn (
 ) STRICT;
 
 CREATE INDEX session_turn_started ON session_turn (workspace_id, started_at);
+CREATE INDEX session_turn_open ON session_turn (workspace_id, session_id, number) WHERE ended_at IS NULL;
 
 -- Everything that was sent to an agent and everything it sent, as it was.
 CREATE TABLE session_journal (
