@@ -41,6 +41,7 @@ var imports = []struct {
 	{"internal/process", nil},
 	{"internal/agent", []string{"internal/process", "internal/fault"}},
 	{"internal/agent/agenttest", []string{"internal/agent"}},
+	{"internal/git", []string{"internal/fault"}},
 	{"internal/event", []string{"internal/storage", "internal/fault"}},
 	{"internal/ref", []string{"internal/fault"}},
 	{"internal/search", []string{"internal/fault"}},
