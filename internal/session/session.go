@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -113,6 +114,9 @@ type Session struct {
 // Handle returns the session's short name.
 func (s *Session) Handle() string { return handle(s.Number) }
 
+// line returns the id of the session that it and what it starts is charged to.
+func (s *Session) line() string { return cmp.Or(s.Root, s.ID) }
+
 func handle(number int64) string { return fmt.Sprintf("s%d", number) }
 
 // Tree is a session's git worktree.
@@ -133,6 +137,8 @@ type Tree struct {
 	// Uncommitted says that BaseCommit holds, or shall hold, what the person had not
 	// committed.
 	Uncommitted bool `json:"uncommitted,omitempty"`
+	// Home is where the home was when the worktree was used last.
+	Home string `json:"home,omitempty"`
 	// Removed says that the worktree is gone and can be made again from Saved.
 	Removed bool `json:"removed"`
 }

@@ -1,0 +1,318 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+
+	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/git"
+	"compozy.dev/compozy/internal/process"
+	"compozy.dev/compozy/internal/workspace"
+)
+
+const (
+	// worktreesDir is where in the home worktrees are.
+	worktreesDir = "worktrees"
+	// placeAttempts is how many names are tried for a branch and a directory that nobody
+	// has yet.
+	placeAttempts = 20
+	// setupLimit bounds one command that prepares a worktree.
+	setupLimit = 15 * time.Minute
+	// setupTail is how much is kept of what it prints.
+	setupTail = 4 << 10
+)
+
+// place returns the directory that the agent works in, and makes it where there is none
+// yet.
+func (r *runner) place(ctx context.Context, sess *Session) (string, error) {
+	if sess.Isolation == InWorkspace {
+		r.repo, _ = r.s.cfg.Git.Open(ctx, r.ws.Root) // without one, addresses of pull requests are not known
+		if info, err := os.Stat(r.ws.Root); err != nil || !info.IsDir() {
+			return "", fault.New(fault.Conflict, "the directory %s of the workspace is gone", r.ws.Root)
+		}
+		return r.ws.Root, nil
+	}
+	repo, err := r.s.cfg.Git.Open(ctx, r.ws.Root)
+	if err != nil {
+		return "", err
+	}
+	r.repo = repo
+	if sess.Tree.Dir != "" && !sess.Tree.Removed {
+		wt, err := r.s.worktree(ctx, repo, sess)
+		if err != nil {
+			return "", err
+		}
+		if info, err := os.Stat(wt.Root); err != nil || !info.IsDir() {
+			return "", fault.New(fault.Conflict, "the worktree %s is gone; %s", wt.Root, leftOf(sess))
+		}
+		return wt.Root, nil
+	}
+	wt, err := r.grow(ctx, repo, sess)
+	if err != nil {
+		return "", err
+	}
+	return wt.Root, r.prepare(ctx, wt.Root)
+}
+
+// leftOf says where the work of a session is whose worktree is gone.
+func leftOf(sess *Session) string {
+	if sess.Tree.SavedRef == "" {
+		return "nothing of it was saved"
+	}
+	return "its work was saved as " + sess.Tree.SavedRef
+}
+
+// grow makes the session's worktree: a new one, or one with the work that was saved when
+// it was removed.
+func (r *runner) grow(ctx context.Context, repo *git.Repo, sess *Session) (git.Worktree, error) {
+	opts := git.AddOptions{
+		Base: sess.Tree.Base, IncludeUncommitted: sess.Tree.Uncommitted,
+		Reason: fmt.Sprintf("Compozy session %s (%s)", sess.Handle(), sess.ID),
+	}
+	restored := sess.Tree.Removed
+	if restored {
+		opts.Base, opts.IncludeUncommitted = sess.Tree.Saved, false
+	}
+	branch := "compozy/" + sess.Handle()
+	if s := slug(sess.Title); s != "" {
+		branch += "-" + s
+	}
+	path := filepath.Join(r.s.home(), worktreesDir, r.ws.ID, sess.Handle())
+	var wt git.Worktree
+	var err error
+	for n := 1; n <= placeAttempts; n++ {
+		opts.Branch, opts.Path = branch, path
+		if n > 1 { // what exists is somebody's
+			opts.Branch, opts.Path = fmt.Sprintf("%s-%d", branch, n), fmt.Sprintf("%s-%d", path, n)
+		}
+		if wt, err = repo.Add(ctx, opts); fault.Of(err) != fault.Conflict {
+			break
+		}
+	}
+	if err != nil {
+		return git.Worktree{}, err
+	}
+	return wt, r.change(func(_ *store, now *Session) ([]Entry, error) {
+		if restored { // what it did is still compared with where it began
+			wt.BaseCommit, wt.BaseRef = now.Tree.BaseCommit, now.Tree.Base
+			wt.Uncommitted = now.Tree.Uncommitted
+		}
+		return nil, r.s.planted(now, wt)
+	})
+}
+
+// planted writes a worktree into a session.
+func (s *Service) planted(sess *Session, wt git.Worktree) error {
+	home := s.home()
+	top, err1 := filepath.Rel(home, wt.Path)
+	path, err2 := filepath.Rel(home, wt.Root)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	base := wt.BaseRef
+	if base == "" {
+		base = sess.Tree.Base
+	}
+	sess.Path = path
+	sess.Tree = Tree{
+		Branch: wt.Branch, Base: base, BaseCommit: wt.BaseCommit, Dir: wt.Dir, Top: top, Home: home,
+		Uncommitted: wt.Uncommitted, SavedRef: sess.Tree.SavedRef, Saved: sess.Tree.Saved,
+	}
+	return nil
+}
+
+// home returns the home without symbolic links, as git wants its paths.
+func (s *Service) home() string {
+	if home, err := filepath.EvalSymlinks(s.cfg.Home); err == nil {
+		return home
+	}
+	return s.cfg.Home
+}
+
+// worktree returns the worktree of a session as the git package knows it. When the home
+// has moved since it was used, the two ends of it are joined again.
+func (s *Service) worktree(ctx context.Context, repo *git.Repo, sess *Session) (git.Worktree, error) {
+	wt := sess.worktree(s.home())
+	if sess.Tree.Removed || sess.Tree.Home == "" || sess.Tree.Home == s.home() {
+		return wt, nil
+	}
+	wt, err := repo.Repair(ctx, sess.worktree(sess.Tree.Home), wt.Path)
+	if err != nil {
+		return git.Worktree{}, err
+	}
+	ws := workspace.Workspace{ID: sess.Workspace}
+	return wt, s.asDaemon(ctx, ws.ID, func(st *store) error {
+		now, err := st.get(sess.ID)
+		if err != nil {
+			return err
+		}
+		if err := s.planted(now, wt); err != nil {
+			return err
+		}
+		sess.Tree = now.Tree
+		return st.update(now)
+	})
+}
+
+// worktree returns the session's worktree where its home is at a path.
+func (s *Session) worktree(home string) git.Worktree {
+	wt := git.Worktree{
+		Path: filepath.Join(home, s.Tree.Top), Root: filepath.Join(home, s.Path), Dir: s.Tree.Dir, Branch: s.Tree.Branch,
+		BaseCommit: s.Tree.BaseCommit, BaseRef: s.Tree.Base, Uncommitted: s.Tree.Uncommitted, Saved: s.Tree.Saved,
+	}
+	return wt
+}
+
+// slug returns the part of a branch's name that a title gives it.
+func slug(title string) string {
+	const most = 40
+	var b strings.Builder
+	for _, c := range norm.NFD.String(strings.ToLower(title)) {
+		switch {
+		case c >= 'a' && c <= 'z' || c >= '0' && c <= '9':
+			b.WriteRune(c)
+		case b.Len() > 0 && !strings.HasSuffix(b.String(), "-") && !unicode.Is(unicode.Mn, c):
+			b.WriteByte('-')
+		}
+		if b.Len() >= most {
+			break
+		}
+	}
+	return strings.Trim(b.String(), "-")
+}
+
+// prepare copies and runs in a fresh worktree what the workspace's trusted settings say.
+func (r *runner) prepare(ctx context.Context, dir string) error {
+	setup, copies, err := r.s.cfg.Prepare(r.ws)
+	if err != nil {
+		return err
+	}
+	for _, path := range copies {
+		if err := copyInto(r.ws.Root, dir, path); err != nil {
+			return fault.New(fault.Conflict, "the worktree is not ready: worktree.copy: %s: %v", path, err)
+		}
+	}
+	for _, line := range setup {
+		if err := r.setUp(ctx, dir, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setUp runs one command line in a fresh worktree.
+func (r *runner) setUp(ctx context.Context, dir, line string) error {
+	ctx, cancel := context.WithTimeout(ctx, setupLimit)
+	defer cancel()
+	cmd := exec.Command("sh", "-c", line) //nolint:gosec,noctx // the operator trusts it; the end of ctx ends it with all that it started, see below
+	out := &lastBytes{most: setupTail}
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, r.s.environment(r.known, r.rules), out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second // what it leaves behind may keep its output open
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("run %q: %w", line, err)
+	}
+	id, err := process.Of(cmd.Process.Pid)
+	over := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-ctx.Done():
+			if err == nil {
+				_ = process.End(context.WithoutCancel(ctx), id, time.Second) // Wait tells how it ended
+			}
+		case <-over:
+		}
+	}()
+	failed := cmd.Wait()
+	close(over)
+	<-ended
+	switch {
+	case ctx.Err() != nil:
+		return fault.New(fault.Timeout, "the worktree is not ready: %q did not end", line)
+	case failed != nil && !errors.Is(failed, exec.ErrWaitDelay):
+		return fault.New(fault.Conflict, "the worktree is not ready: %q failed (%v): %s", line, failed, clean(out.String()))
+	}
+	return nil
+}
+
+// lastBytes keeps the end of what is written to it.
+type lastBytes struct {
+	most int
+	kept []byte
+}
+
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.kept = append(l.kept, p...)
+	if over := len(l.kept) - l.most; over > 0 {
+		l.kept = append([]byte(nil), l.kept[over:]...)
+	}
+	return len(p), nil
+}
+
+func (l *lastBytes) String() string {
+	return strings.ToValidUTF8(strings.TrimSpace(string(l.kept)), "")
+}
+
+// copyInto copies a file, or a directory with what is in it, to the same place in another
+// directory. Nothing outside of either is read or written; what is there already stays.
+func copyInto(from, to, path string) error {
+	source, err := os.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = source.Close() }() // nothing was written
+	target, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = target.Close() }() // its files were closed one by one
+	return fs.WalkDir(source.FS(), filepath.ToSlash(path), func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			return target.MkdirAll(name, 0o755)
+		case !entry.Type().IsRegular():
+			return nil // a link would lead back into the person's checkout
+		}
+		if err := target.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		return copyFile(source, target, name)
+	})
+}
+
+func copyFile(source, target *os.Root, name string) error {
+	in, err := source.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	out, err := target.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, info.Mode().Perm())
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

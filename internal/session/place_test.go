@@ -1,0 +1,270 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	"compozy.dev/compozy/internal/fault"
+)
+
+// inRepository makes the rig's workspace a git repository before it runs.
+func inRepository(g *rig) { g.repository() }
+
+// grown makes a session in a worktree.
+func (g *rig) grown(req *sessionv1.CreateRequest) string {
+	g.t.Helper()
+	resp, err := g.s.Create(g.operator(), req)
+	if err != nil {
+		g.t.Fatalf("Create: %v", err)
+	}
+	return resp.GetSession().GetId()
+}
+
+func (g *rig) dir(s *Session) string { return filepath.Join(g.home, s.Path) }
+
+func TestWorktreeIsMadeWorkedInSavedRemovedAndMadeAgain(t *testing.T) {
+	g := newRig(t, inRepository)
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello", Title: "Mend the Büro: it's $broken!"})
+	sess := g.idle(id, 1)
+	if sess.Isolation != InWorktree || sess.Tree.Branch != "compozy/s1-mend-the-buro-it-s-broken" || sess.Permissions != "edits" {
+		t.Errorf("session %+v", sess)
+	}
+	if _, err := os.Stat(filepath.Join(g.ws.Root, "a.txt")); err == nil {
+		t.Error("the person's checkout was changed")
+	}
+	if list := g.git(g.ws.Root, "worktree", "list", "--porcelain"); !strings.Contains(list, "locked Compozy session s1 ("+id+")") {
+		t.Errorf("worktrees:\n%s", list)
+	}
+	diff, err := g.s.Diff(g.operator(), &sessionv1.DiffRequest{Id: id})
+	if err != nil || len(diff.GetFiles()) != 1 || diff.GetFiles()[0].GetPath() != "a.txt" || !strings.Contains(diff.GetDiff(), "+hello") || diff.GetTruncated() {
+		t.Errorf("Diff = %v, %v", diff, err)
+	}
+	g.stopSession(id)
+	sess = g.get(id)
+	if sess.Tree.SavedRef != savedRef(id) || g.git(g.ws.Root, "show", sess.Tree.SavedRef+":a.txt") != "hello" {
+		t.Errorf("tree %+v", sess.Tree)
+	}
+	_, err = g.s.Archive(g.operator(), &sessionv1.ArchiveRequest{Ids: []string{id}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(g.dir(sess)); err == nil {
+		t.Error("the worktree is still there")
+	}
+	if diff, err = g.s.Diff(g.operator(), &sessionv1.DiffRequest{Id: id}); err != nil || len(diff.GetFiles()) != 1 {
+		t.Errorf("Diff of an archived one = %v, %v", diff, err)
+	}
+	_, err = g.s.Resume(g.operator(), &sessionv1.ResumeRequest{Ids: []string{id}})
+	wantKind(t, err, fault.Conflict, "sessions__unarchive")
+	if _, err := g.s.Unarchive(g.operator(), &sessionv1.UnarchiveRequest{Ids: []string{id}}); err != nil {
+		t.Fatal(err)
+	}
+	g.resume(id)
+	sess = g.status(id, Idle)
+	if text, err := os.ReadFile(filepath.Join(g.dir(sess), "a.txt")); err != nil || string(text) != "hello" {
+		t.Errorf("a.txt = %q, %v", text, err)
+	}
+	if diff, err = g.s.Diff(g.operator(), &sessionv1.DiffRequest{Id: id}); err != nil || len(diff.GetFiles()) != 1 {
+		t.Errorf("Diff of one that was made again = %v, %v", diff, err)
+	}
+}
+
+func TestApplyBringsTheWorkIntoTheCheckout(t *testing.T) {
+	g := newRig(t, inRepository)
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello"})
+	g.idle(id, 1)
+	resp, err := g.s.Apply(g.operator(), &sessionv1.ApplyRequest{Id: id})
+	if err != nil || len(resp.GetFiles()) != 1 || len(resp.GetConflicts()) != 0 {
+		t.Errorf("Apply = %v, %v", resp, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(g.ws.Root, "a.txt")); err != nil || string(text) != "hello" {
+		t.Errorf("a.txt = %q, %v", text, err)
+	}
+}
+
+func TestUncommittedWorkIsTakenAlongOnlyWhereAskedFor(t *testing.T) {
+	g := newRig(t, inRepository)
+	if err := os.WriteFile(filepath.Join(g.ws.Root, "wip.txt"), []byte("wip"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	with := g.idleIn(g.grown(&sessionv1.CreateRequest{IncludeUncommitted: true}))
+	without := g.idleIn(g.grown(&sessionv1.CreateRequest{}))
+	if _, err := os.Stat(filepath.Join(g.dir(with), "wip.txt")); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(g.dir(without), "wip.txt")); err == nil {
+		t.Error("uncommitted work was taken along unasked")
+	}
+	diff, err := g.s.Diff(g.operator(), &sessionv1.DiffRequest{Id: with.ID})
+	if err != nil || len(diff.GetFiles()) != 0 {
+		t.Errorf("Diff = %v, %v", diff, err)
+	}
+}
+
+func (g *rig) idleIn(id string) *Session { return g.status(id, Idle) }
+
+func TestBranchesAndDirectoriesThatExistAreNotTakenOver(t *testing.T) {
+	g := newRig(t, inRepository)
+	g.git(g.ws.Root, "branch", "compozy/s1-same")
+	if err := os.MkdirAll(filepath.Join(g.home, worktreesDir, g.ws.ID, "s1-2"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	sess := g.idleIn(g.grown(&sessionv1.CreateRequest{Title: "same"}))
+	if sess.Tree.Branch != "compozy/s1-same-3" || filepath.Base(sess.Tree.Top) != "s1-3" {
+		t.Errorf("tree %+v", sess.Tree)
+	}
+}
+
+func TestBaseThatIsNoCommitFailsTheSession(t *testing.T) {
+	g := newRig(t, inRepository)
+	for _, base := range []string{"nowhere", "--upload-pack=touch x", "-f", "main..main", "$(id)"} {
+		id := g.grown(&sessionv1.CreateRequest{Base: base})
+		if sess := g.status(id, Failed); !strings.Contains(sess.Reason, base) {
+			t.Errorf("base %q: reason %q", base, sess.Reason)
+		}
+	}
+}
+
+func TestWorktreeIsPreparedAsTheTrustedSettingsSay(t *testing.T) {
+	g := newRig(t, inRepository, func(g *rig) {
+		g.copy = []string{".env", "deps"}
+		g.setup = []string{"cat .env deps/a/b > made", "env > environment"}
+	})
+	for path, text := range map[string]string{".env": "K=1\n", "deps/a/b": "B\n"} {
+		path = filepath.Join(g.ws.Root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(g.ws.Root, "deps", "link")); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("COMPOZY_SECRET", "x")
+	sess := g.idleIn(g.grown(&sessionv1.CreateRequest{}))
+	if text, err := os.ReadFile(filepath.Join(g.dir(sess), "made")); err != nil || string(text) != "K=1\nB\n" {
+		t.Errorf("made = %q, %v", text, err)
+	}
+	if _, err := os.Lstat(filepath.Join(g.dir(sess), "deps", "link")); err == nil {
+		t.Error("a link was copied")
+	}
+	if env, err := os.ReadFile(filepath.Join(g.dir(sess), "environment")); err != nil || strings.Contains(string(env), "COMPOZY_SECRET") {
+		t.Errorf("environment %s, %v", env, err)
+	}
+}
+
+func TestSetupThatFailsFailsTheSessionWithWhatItSaid(t *testing.T) {
+	g := newRig(t, inRepository, func(g *rig) { g.setup = []string{"echo no network >&2; exit 3"} })
+	sess := g.status(g.grown(&sessionv1.CreateRequest{Prompt: "SAY a"}), Failed)
+	if !strings.Contains(sess.Reason, "no network") || !strings.Contains(sess.Reason, "exit status 3") || sess.Queued != 1 {
+		t.Errorf("session %+v", sess)
+	}
+}
+
+func TestStopEndsASetupThatHangs(t *testing.T) {
+	g := newRig(t, inRepository, func(g *rig) { g.setup = []string{"touch \"$HOME\"/../began 2>/dev/null; sleep 1000 & wait"} })
+	id := g.grown(&sessionv1.CreateRequest{})
+	g.until(id, "a worktree", func(s *Session) bool { return s.Tree.Dir != "" })
+	if got := g.stopSession(id)[0]; got.GetStatus() != sessionv1.Status_STATUS_STOPPED {
+		t.Errorf("session %v", got)
+	}
+}
+
+func TestWorkIsPublishedToARemoteAndByAutopilot(t *testing.T) {
+	remote := ""
+	g := newRig(t, inRepository, func(g *rig) {
+		remote = filepath.Join(g.t.TempDir(), "remote.git")
+		g.git(g.ws.Root, "init", "-q", "--bare", remote)
+		g.git(g.ws.Root, "remote", "add", "origin", remote)
+		g.git(g.ws.Root, "config", "user.name", "T")
+		g.git(g.ws.Root, "config", "user.email", "t@example.org")
+	})
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello", Title: "first"})
+	sess := g.idle(id, 1)
+	resp, err := g.s.Publish(g.operator(), &sessionv1.PublishRequest{Id: id})
+	if err != nil || !resp.GetPushed() || g.git(remote, "show", sess.Tree.Branch+":a.txt") != "hello" {
+		t.Fatalf("Publish = %v, %v", resp, err)
+	}
+	autopilot := true
+	id = g.grown(&sessionv1.CreateRequest{Prompt: "SAY nothing to do", Title: "second", Autopilot: &autopilot})
+	if sess = g.idle(id, 1); len(sess.Notices) != 0 {
+		t.Errorf("notices %q", sess.Notices)
+	}
+	g.send(id, "EDIT b.txt|hello")
+	sess = g.until(id, "published", func(s *Session) bool { return len(s.Notices) > 0 })
+	if !strings.Contains(strings.Join(sess.Notices, " "), "autopilot published") || g.git(remote, "show", sess.Tree.Branch+":b.txt") != "hello" {
+		t.Errorf("notices %q", sess.Notices)
+	}
+}
+
+func TestWorktreesAreRepairedAfterTheHomeHasMoved(t *testing.T) {
+	g := newRig(t, inRepository)
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello"})
+	g.idle(id, 1)
+	g.end()
+	moved := filepath.Join(t.TempDir(), "moved")
+	if err := os.Rename(g.home, moved); err != nil {
+		t.Fatal(err)
+	}
+	g.home = moved
+	g.start()
+	g.resume(id)
+	g.send(id, "EDIT b.txt|hello")
+	sess := g.idle(id, 2)
+	if _, err := os.Stat(filepath.Join(g.dir(sess), "b.txt")); err != nil {
+		t.Error(err)
+	}
+	diff, err := g.s.Diff(g.operator(), &sessionv1.DiffRequest{Id: id})
+	if err != nil || len(diff.GetFiles()) != 2 {
+		t.Errorf("Diff = %v, %v", diff, err)
+	}
+}
+
+func TestLongDiffIsReadPageByPage(t *testing.T) {
+	g := newRig(t, inRepository)
+	var prompt strings.Builder
+	for i := range 120 {
+		prompt.WriteString("EDIT dir/" + strings.Repeat("x", 60) + string(rune('a'+i%26)) + strings.Repeat("y", i/26) + ".txt|" + strings.Repeat("line\\n", 60) + "\n")
+	}
+	id := g.grown(&sessionv1.CreateRequest{Prompt: prompt.String()})
+	g.idle(id, 1)
+	files, diff, cursor := map[string]bool{}, "", ""
+	for pages := 1; ; pages++ {
+		resp, err := g.s.Diff(g.operator(), &sessionv1.DiffRequest{Id: id, Cursor: cursor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range resp.GetFiles() {
+			if files[f.GetPath()] {
+				t.Errorf("%s is there twice", f.GetPath())
+			}
+			files[f.GetPath()] = true
+		}
+		diff += resp.GetDiff()
+		if cursor = resp.GetNextCursor(); cursor == "" || pages > 100 {
+			break
+		}
+	}
+	if len(files) != 120 || strings.Count(diff, "\n+line") != 120*60 {
+		t.Errorf("%d files, %d lines", len(files), strings.Count(diff, "\n+line"))
+	}
+}
+
+func TestSlugsAreSafeInABranchName(t *testing.T) {
+	for title, want := range map[string]string{
+		"Fix the login":             "fix-the-login",
+		"  --rm -rf / ":             "rm-rf",
+		"日本語":                       "",
+		"a/b..c~d^e:f?g*[h\\":       "a-b-c-d-e-f-g-h",
+		strings.Repeat("word ", 30): "word-word-word-word-word-word-word-word",
+	} {
+		if got := slug(title); got != want {
+			t.Errorf("slug(%q) = %q, want %q", title, got, want)
+		}
+	}
+}
