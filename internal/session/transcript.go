@@ -335,7 +335,7 @@ func (t *Turn) tool(u update) {
 	f.message = "" // a message that comes now is another one
 	item := &t.Items[c.index]
 	before := item.bytes()
-	c.read(u)
+	printed := c.read(u)
 	item.Text = c.line()
 	if s := line(u.Status); s != "" {
 		item.Status = s
@@ -343,13 +343,18 @@ func (t *Turn) tool(u update) {
 	if in := compact(u.RawInput); in != "" {
 		item.Input = cutText(in)
 	}
-	item.Output = cutText(c.output())
+	if printed {
+		item.Output = cutText(c.output())
+	}
+	if item.Status == "completed" || item.Status == "failed" {
+		c.said, c.returned = "", "" // the item has it; what comes now replaces it
+	}
 	f.bytes += item.bytes() - before
 	t.bound()
 }
 
-// read takes over what an update tells anew.
-func (c *call) read(u update) {
+// read takes over what an update tells anew, and reports whether that changes the output.
+func (c *call) read(u update) (printed bool) {
 	if title := line(u.Title); title != "" {
 		c.title = title
 	}
@@ -370,16 +375,20 @@ func (c *call) read(u update) {
 	content := lenientList(u.Content)
 	if len(content) > 0 {
 		c.content(content)
+		printed = true
 	}
-	if printed := u.Meta.Terminal.Data; printed != "" && len(c.returned) < itemBytes {
-		c.returned = cutText(c.returned + clean(printed))
+	if piece := u.Meta.Terminal.Data; piece != "" && len(c.returned) < itemBytes {
+		c.returned = cutText(c.returned + clean(piece))
+		printed = true
 	}
 	if returned := cutText(clean(outputOf(u.RawOutput))); returned != "" {
 		c.returned = returned
+		printed = true
 		if len(content) == 0 { // what was said before was said before the call
 			c.said = ""
 		}
 	}
+	return printed
 }
 
 func (c *call) content(list []block) {

@@ -238,6 +238,36 @@ func TestMessagesJoinAndOthersDivideThem(t *testing.T) {
 	}
 }
 
+func TestALateWordOfACallKeepsItsOutput(t *testing.T) {
+	call := func(more map[string]any) Entry {
+		more["sessionUpdate"], more["toolCallId"] = "tool_call_update", "1"
+		return sent(more)
+	}
+	text := func(s string) []any {
+		return []any{map[string]any{"type": "content", "content": map[string]any{"type": "text", "text": s}}}
+	}
+	var turn Turn
+	for _, test := range []struct {
+		more map[string]any
+		want string
+	}{
+		{map[string]any{"title": "run", "content": text("what for")}, "what for"},
+		{map[string]any{"_meta": map[string]any{"terminal_output_delta": map[string]any{"data": "one\n"}}}, "what for"},
+		{map[string]any{"status": "completed", "rawOutput": map[string]any{"stdout": "two"}}, "two"},
+		{map[string]any{"title": "ran"}, "two"},
+		{map[string]any{"content": []any{map[string]any{"type": "diff", "path": "a", "newText": "x"}}}, "a +1 -0"},
+		{map[string]any{"content": text("three")}, "a +1 -0\nthree"},
+	} {
+		turn.add(call(test.more))
+		if got := turn.Items[0].Output; got != test.want {
+			t.Errorf("after %v: %q, want %q", test.more, got, test.want)
+		}
+	}
+	if len(turn.Items) != 1 || turn.Items[0].Text != "ran" {
+		t.Errorf("items %+v", turn.Items)
+	}
+}
+
 func TestALongTurnKeepsItsEndAndSaysWhatIsLeftOut(t *testing.T) {
 	var turn Turn
 	for i := range 100 {
