@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"compozy.dev/compozy/internal/config"
 	"compozy.dev/compozy/internal/fault"
 )
@@ -244,6 +246,38 @@ func TestEmptyHomeVariableIsUnset(t *testing.T) {
 	home, err := config.FindHome("")
 	if err != nil || home.Dir != "/somewhere/.compozy" {
 		t.Errorf("got %v, %v", home, err)
+	}
+}
+
+func TestAHomeThatADaemonLeftIsChangingForAMoment(t *testing.T) {
+	home := config.Home{Dir: filepath.Join(t.TempDir(), "home")}
+	if home.Changing() {
+		t.Error("a home that is not there changes")
+	}
+	soon := time.Now().Add(900 * time.Millisecond) // a slow machine has that much longer to look
+	if err := errors.Join(home.Prepare(), os.Chtimes(filepath.Dir(home.NewSocket()), soon, soon)); err != nil {
+		t.Fatal(err)
+	}
+	if !home.Changing() {
+		t.Error("the socket is gone this moment, and the home does not change")
+	}
+	long := time.Now().Add(-time.Minute)
+	if err := os.Chtimes(filepath.Dir(home.NewSocket()), long, long); err != nil {
+		t.Fatal(err)
+	}
+	if home.Changing() {
+		t.Error("the home changes long after the daemon left")
+	}
+	lock, err := os.Create(home.Lock())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := errors.Join(os.Chtimes(filepath.Dir(home.NewSocket()), long, long), unix.Flock(int(lock.Fd()), unix.LOCK_EX)); err != nil {
+		t.Fatal(err)
+	}
+	if !home.Changing() {
+		t.Error("a daemon holds the home, and it does not change")
 	}
 }
 

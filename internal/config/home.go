@@ -85,6 +85,22 @@ func (h Home) Held() (held bool, err error) {
 	return false, err
 }
 
+// moment is how long after its end a daemon is likely to be followed by another: a restart
+// is a stop and a start.
+const moment = time.Second
+
+// Changing reports whether a daemon may answer soon that does not answer now: one holds the
+// home, or one has left it a moment ago.
+func (h Home) Changing() bool {
+	if held, err := h.Held(); err == nil && held {
+		return true
+	}
+	// What changes in this directory is there because a daemon starts or stops; the last
+	// thing is that it takes its socket away.
+	info, err := os.Stat(filepath.Dir(h.Socket()))
+	return err == nil && time.Since(info.ModTime()).Abs() < moment
+}
+
 // LogFile returns the path of the daemon's log.
 func (h Home) LogFile() string { return filepath.Join(h.Dir, "logs", "daemon.log") }
 

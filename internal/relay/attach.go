@@ -72,21 +72,21 @@ type attachment struct {
 	refusal error         // why there is none
 }
 
-// attachPatiently is attach, but it waits while a daemon has the home and does not answer:
-// one that is stopping may be followed by another, as when it is restarted.
+// attachPatiently is attach, but it waits while a daemon is starting or stopping: one that
+// is stopping may be followed by another, as when it is restarted.
 func attachPatiently(ctx context.Context, cfg Config, req *facadev1.AttachRequest) (*attachment, error) {
 	until := time.Now().Add(startPatience)
 	restart := time.Time{} // when a daemon that was there is given up
 	for {
 		a, err := attach(ctx, cfg.Conn, cfg.Logger, req)
-		if kind := fault.Of(err); err == nil || kind != fault.Unavailable && kind != fault.OutcomeUnknown || cfg.Held == nil {
+		if kind := fault.Of(err); err == nil || kind != fault.Unavailable && kind != fault.OutcomeUnknown || cfg.Changing == nil {
 			return a, err
 		}
-		held := cfg.Held()
+		changing := cfg.Changing()
 		switch now := time.Now(); {
-		case held && now.After(until):
+		case changing && now.After(until):
 			return nil, fault.New(fault.Unavailable, "the daemon is starting or stopping, and has not answered for %v; try again, or see `compozy daemon status`", startPatience)
-		case held:
+		case changing:
 			restart = now.Add(restartPatience)
 		case now.After(restart):
 			return nil, err

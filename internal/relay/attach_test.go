@@ -207,7 +207,7 @@ func TestStartWaitsForADaemonThatIsStopping(t *testing.T) {
 		defer close(started)
 		r, err := relay.New(t.Context(), relay.Config{
 			Conn: dial(t, h), Version: "0.1.0", Selector: &workspacev1.Selector{}, Logger: slog.New(slog.DiscardHandler), Stderr: testWriter{t},
-			Held: func() bool { once.Do(func() { close(asked) }); return held.Load() },
+			Changing: func() bool { once.Do(func() { close(asked) }); return held.Load() },
 		})
 		if err != nil {
 			t.Errorf("attach to the next daemon: %v", err)
@@ -228,7 +228,7 @@ func TestStartSaysThatTheDaemonHasStopped(t *testing.T) {
 	var asked atomic.Int32
 	_, err := relay.New(t.Context(), relay.Config{
 		Conn: dial(t, h), Version: "0.1.0", Selector: &workspacev1.Selector{}, Logger: slog.New(slog.DiscardHandler), Stderr: testWriter{t},
-		Held: func() bool { return asked.Add(1) < 3 },
+		Changing: func() bool { return asked.Add(1) < 3 },
 	})
 	if got := fault.As(err); got.Kind != fault.Unavailable || !strings.Contains(got.Message, "no daemon is running for home /home/ada/.compozy") {
 		t.Errorf("got %v: %s", got.Kind, got.Message)
@@ -243,7 +243,7 @@ func TestStartDoesNotWaitForEver(t *testing.T) {
 	h := newHost(t)
 	_, err := relay.New(t.Context(), relay.Config{
 		Conn: dial(t, h), Version: "0.1.0", Selector: &workspacev1.Selector{}, Logger: slog.New(slog.DiscardHandler), Stderr: testWriter{t},
-		Held: func() bool { return true },
+		Changing: func() bool { return true },
 	})
 	if got := fault.As(err); got.Kind != fault.Unavailable || !strings.Contains(got.Message, "is starting or stopping") {
 		t.Errorf("got %v: %s", got.Kind, got.Message)

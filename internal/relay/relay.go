@@ -18,9 +18,9 @@ import (
 type Config struct {
 	// Conn is the connection to the daemon. It stays the caller's to close.
 	Conn Conn
-	// Held reports whether a daemon has the home, which it also has while it is starting or
-	// stopping and does not answer. Without it, New does not wait for one that does not.
-	Held func() bool
+	// Changing reports whether a daemon may answer soon that does not answer now, because it
+	// is starting or stopping. Without it, New does not wait for one that does not answer.
+	Changing func() bool
 	// Version is the relay's own, as `compozy version` prints it.
 	Version string
 	// Selector says which workspace is meant.

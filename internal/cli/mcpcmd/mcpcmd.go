@@ -52,7 +52,7 @@ func attach(ctx context.Context, e *env.Env, cmd *cli.Command) (*relay.Relay, er
 	}
 	return relay.New(ctx, relay.Config{
 		Conn:     conn,
-		Held:     func() bool { held, err := e.Home.Held(); return err == nil && held },
+		Changing: e.Home.Changing,
 		Version:  e.Version,
 		Selector: e.Selector(),
 		Scope: map[string]toolv1.Scope{
