@@ -27,8 +27,8 @@ var imports = []struct {
 	{"internal/relay", []string{"gen/mcptool", "gen/compozy/facade/v1", "gen/compozy/tool/v1", "gen/compozy/workspace/v1", "internal/wire", "internal/fault", "internal/redact"}},
 	{"internal/hostclient", []string{"gen/compozy/...", "internal/fault"}},
 	{"internal/daemon", []string{
-		"internal/process", "internal/task", "internal/memory", "internal/auth", "internal/workspace", "internal/facade", "internal/audit", "internal/event",
-		"internal/ref", "internal/storage", "internal/redact", "internal/fault", "internal/config", "gen/compozy/...",
+		"internal/session", "internal/agent", "internal/git", "internal/process", "internal/task", "internal/memory", "internal/auth", "internal/workspace", "internal/facade", "internal/audit", "internal/event",
+		"internal/progress", "internal/ref", "internal/storage", "internal/redact", "internal/fault", "internal/config", "gen/compozy/...",
 	}},
 	{"internal/daemon/daemontest", []string{"internal/daemon", "internal/config", "internal/hostclient", "gen/compozy/..."}},
 	{"internal/task", family("task")},
@@ -46,6 +46,7 @@ var imports = []struct {
 	{"internal/ref", []string{"internal/fault"}},
 	{"internal/search", []string{"internal/fault"}},
 	{"internal/risk", nil},
+	{"internal/progress", nil},
 	{"internal/storage", []string{"internal/fault"}},
 	{"internal/storage/storagetest", []string{"internal/storage"}},
 	{"internal/config", []string{"internal/fault"}},
@@ -63,7 +64,7 @@ var imports = []struct {
 func family(name string) []string {
 	return []string{
 		"gen/compozy/" + name + "/v1", "internal/auth", "internal/workspace", "internal/storage",
-		"internal/event", "internal/ref", "internal/search", "internal/fault",
+		"internal/event", "internal/ref", "internal/search", "internal/progress", "internal/fault",
 	}
 }
 

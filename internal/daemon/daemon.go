@@ -25,6 +25,7 @@ import (
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
@@ -36,6 +37,7 @@ import (
 	"compozy.dev/compozy/internal/process"
 	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/session"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/task"
 	"compozy.dev/compozy/internal/workspace"
@@ -61,9 +63,14 @@ type Options struct {
 	// FacadeGrace is how long facades survive their daemon; zero means 30 seconds.
 	FacadeGrace time.Duration
 	// Adopt says that this process is the daemon's alone: whatever an agent leaves behind
-	// comes to it when the agent's shim is killed, and is ended. Every child that somebody
-	// starts in a session of its own is taken for one of that kind, unless it is a shim.
+	// comes to it when the agent's shim is killed, and is ended.
 	Adopt bool
+	// Environ is the environment of which agents and git are given some variables, as
+	// NAME=value; nil: that of this process.
+	Environ []string
+	// Relay is the command of the relay that agents get; nil: the program compozy beside
+	// this one, with its arguments.
+	Relay []string
 }
 
 // Run runs the daemon of a home until ctx ends or Stop is called. It returns nil after a
@@ -91,7 +98,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 
-	d, err := build(ctx, cfg, cmp.Or(opts.FacadeGrace, facadeGrace), db, secrets, logger, stop)
+	d, err := build(ctx, cfg, opts, db, secrets, logger, stop)
 	if err != nil {
 		return err
 	}
@@ -119,23 +126,24 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 
 // daemon is what exists while a daemon runs.
 type daemon struct {
-	server  *grpc.Server
-	chain   *chain
-	adopts  bool // orphans, which it has to sweep
-	service *service
-	facades *facade.Registry
-	tasks   *task.Service
-	events  *event.Log
-	audit   *audit.Log
-	notify  *notifier // nil: the settings name no command
-	db      *storage.DB
-	keep    time.Duration // for which events and client keys are kept
-	logger  *slog.Logger
-	now     func() time.Time
+	server   *grpc.Server
+	chain    *chain
+	adopts   bool // orphans, which it has to sweep
+	service  *service
+	facades  *facade.Registry
+	sessions *session.Service
+	tasks    *task.Service
+	events   *event.Log
+	audit    *audit.Log
+	notify   *notifier // nil: the settings name no command
+	db       *storage.DB
+	keep     time.Duration // for which events and client keys are kept
+	logger   *slog.Logger
+	now      func() time.Time
 }
 
 // build puts the daemon together.
-func build(ctx context.Context, cfg config.Config, grace time.Duration, db *storage.DB, secrets *redact.Set, logger *slog.Logger, stop func()) (*daemon, error) {
+func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB, secrets *redact.Set, logger *slog.Logger, stop func()) (*daemon, error) {
 	now := time.Now
 	node, err := secret(filepath.Join(cfg.Home.Data(), "node"))
 	if err != nil {
@@ -146,12 +154,13 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 		return nil, err
 	}
 	events := event.New(db)
-	tasks := task.New(db, events, nil)
+	var sessions *session.Service // which tasks start, and which hold tasks
+	tasks := task.New(db, events, func(ctx context.Context, l task.Launch) (task.Launched, error) { return launch(ctx, sessions, l) })
 	memories := memory.New(db)
 	if err := memories.Reindex(ctx); err != nil {
 		return nil, fmt.Errorf("index memory: %w", err)
 	}
-	facades, err := facade.Open(ctx, facade.Config{DB: db, Logger: logger, NewID: id("fac"), Grace: grace, Release: tasks.Vacate})
+	facades, err := facade.Open(ctx, facade.Config{DB: db, Logger: logger, NewID: id("fac"), Grace: cmp.Or(opts.FacadeGrace, facadeGrace), Release: tasks.Vacate})
 	if err != nil {
 		return nil, err
 	}
@@ -159,13 +168,20 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 		if gone.Tasks, err = tasks.Purge(tx, ws); err != nil {
 			return gone, err
 		}
-		gone.Memories, err = memories.Purge(tx, ws)
+		if gone.Memories, err = memories.Purge(tx, ws); err != nil {
+			return gone, err
+		}
+		_, err = sessions.Purge(tx, ws)
 		return gone, err
 	}
 	workspaces, err := workspace.Open(ctx, workspace.Config{
 		DB: db, Node: node, NewID: id("ws"), Purge: purge, Removed: facades.EndWorkspace, ReadFile: workspaceFile,
+		Removing: func(ctx context.Context, ws workspace.Workspace) error { return sessions.End(ctx, ws) },
 	})
 	if err != nil {
+		return nil, err
+	}
+	if sessions, err = newSessions(cfg, opts, node, db, events, tasks, logger, workspaces.Get); err != nil {
 		return nil, err
 	}
 	notify, err := notifies(ctx, cfg.Settings.Notify.Command, db, events, workspaces, secrets, logger)
@@ -179,7 +195,7 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 	records := audit.New(audit.Config{DB: db, Logger: logger, Key: []byte(auditKey), NewID: id("aud")})
 	rules := policies()
 	ch := &chain{
-		policies: rules, facades: facades, workspaces: workspaces, running: nobody, grant: granter(cfg.Settings, rules), db: db, audit: records,
+		policies: rules, facades: facades, workspaces: workspaces, running: runningOf(sessions), grant: granter(cfg.Settings, rules), db: db, audit: records,
 		validator: validator, secrets: secrets, logger: logger, now: now,
 	}
 	about := &service{cfg: cfg, db: db, workspaces: workspaces, facades: facades, socket: cfg.Home.NewSocket(), started: now(), stop: stop, now: now}
@@ -200,10 +216,11 @@ func build(ctx context.Context, cfg config.Config, grace time.Duration, db *stor
 	daemonv1.RegisterDaemonServiceServer(server, about)
 	facadev1.RegisterFacadeServiceServer(server, attach)
 	memoryv1.RegisterMemoryServiceServer(server, memories)
+	sessionv1.RegisterSessionServiceServer(server, sessions)
 	taskv1.RegisterTaskServiceServer(server, tasks)
 	workspacev1.RegisterWorkspaceServiceServer(server, workspace.NewService(workspaces))
 	return &daemon{
-		server: server, chain: ch, service: about, facades: facades, tasks: tasks, events: events, audit: records, notify: notify, db: db,
+		server: server, chain: ch, service: about, facades: facades, sessions: sessions, tasks: tasks, events: events, audit: records, notify: notify, db: db,
 		keep: keepFor(cfg.Settings.Events), logger: logger, now: now,
 	}, nil
 }
@@ -229,6 +246,13 @@ func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
 			return errors.Join(err, keys)
 		})
 		return nil
+	})
+	g.Go(func() error {
+		err := d.sessions.Run(ctx)
+		if err != nil { // nothing else of the daemon depends on it
+			d.logger.ErrorContext(ctx, "sessions cannot be run", "error", err)
+		}
+		return err
 	})
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(listener) }()

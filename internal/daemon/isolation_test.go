@@ -24,6 +24,7 @@ import (
 
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
@@ -108,6 +109,9 @@ func testIsolation(t *testing.T, dsn string) {
 		memoryv1.MemoryService_List_FullMethodName,
 		memoryv1.MemoryService_Recall_FullMethodName,
 		memoryv1.MemoryService_Store_FullMethodName,
+		sessionv1.SessionService_Agents_FullMethodName,
+		sessionv1.SessionService_Create_FullMethodName,
+		sessionv1.SessionService_List_FullMethodName,
 		taskv1.TaskService_Import_FullMethodName,
 		taskv1.TaskService_Search_FullMethodName,
 		taskv1.TaskService_Summary_FullMethodName,

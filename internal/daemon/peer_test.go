@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"compozy.dev/compozy/internal/agent/agenttest"
 	"compozy.dev/compozy/internal/daemon/daemontest"
 )
 
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) {
 	if socket := os.Getenv(strangerVariable); socket != "" {
 		os.Exit(knock(socket))
 	}
-	os.Exit(m.Run())
+	agenttest.Main(m)
 }
 
 // knock connects as a client does and returns 0 when the other end hangs up without a

@@ -5,6 +5,7 @@ import (
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
@@ -46,6 +47,7 @@ func policies() map[string]policy {
 	const (
 		read    = toolv1.Scope_SCOPE_READ
 		operate = toolv1.Scope_SCOPE_OPERATE
+		starts  = toolv1.Scope_SCOPE_LAUNCH
 	)
 	const (
 		reads    = toolv1.Effect_EFFECT_READ
@@ -70,6 +72,31 @@ func policies() map[string]policy {
 		memoryv1.MemoryService_Get_FullMethodName:       {read, reads, bound, agents},
 		memoryv1.MemoryService_Forget_FullMethodName:    {operate, destroys, bound, people},
 
+		sessionv1.SessionService_List_FullMethodName:        {read, reads, bound, agents},
+		sessionv1.SessionService_Get_FullMethodName:         {read, reads, bound, agents},
+		sessionv1.SessionService_Agents_FullMethodName:      {read, reads, bound, agents},
+		sessionv1.SessionService_Create_FullMethodName:      {starts, writes, bound, agents},
+		sessionv1.SessionService_Send_FullMethodName:        {operate, writes, bound, agents},
+		sessionv1.SessionService_Inputs_FullMethodName:      {read, reads, bound, agents},
+		sessionv1.SessionService_CancelInput_FullMethodName: {operate, writes, bound, agents},
+		sessionv1.SessionService_Read_FullMethodName:        {read, reads, bound, agents},
+		sessionv1.SessionService_Search_FullMethodName:      {read, reads, bound, agents},
+		sessionv1.SessionService_Wait_FullMethodName:        {read, reads, bound, agents},
+		sessionv1.SessionService_Question_FullMethodName:    {read, reads, bound, agents},
+		sessionv1.SessionService_Answer_FullMethodName:      {operate, writes, bound, people},
+		sessionv1.SessionService_Interrupt_FullMethodName:   {operate, writes, bound, agents},
+		sessionv1.SessionService_Stop_FullMethodName:        {operate, writes, bound, agents},
+		sessionv1.SessionService_Resume_FullMethodName:      {operate, writes, bound, agents},
+		sessionv1.SessionService_Rename_FullMethodName:      {operate, writes, bound, agents},
+		sessionv1.SessionService_Archive_FullMethodName:     {operate, writes, bound, agents},
+		sessionv1.SessionService_Unarchive_FullMethodName:   {operate, writes, bound, agents},
+		sessionv1.SessionService_Diff_FullMethodName:        {read, reads, bound, agents},
+		sessionv1.SessionService_Publish_FullMethodName:     {starts, writes, bound, people},
+		sessionv1.SessionService_Events_FullMethodName:      {read, reads, bound, agents},
+		sessionv1.SessionService_Apply_FullMethodName:       {effect: writes, binding: bound},
+		sessionv1.SessionService_Watch_FullMethodName:       {effect: reads, binding: bound},
+		sessionv1.SessionService_Attention_FullMethodName:   {effect: reads},
+
 		taskv1.TaskService_List_FullMethodName:      {read, reads, bound, agents},
 		taskv1.TaskService_Get_FullMethodName:       {read, reads, bound, agents},
 		taskv1.TaskService_Search_FullMethodName:    {read, reads, bound, agents},
@@ -85,7 +112,7 @@ func policies() map[string]policy {
 		taskv1.TaskService_Claim_FullMethodName:     {operate, writes, bound, agents},
 		taskv1.TaskService_Renew_FullMethodName:     {operate, writes, bound, agents},
 		taskv1.TaskService_Release_FullMethodName:   {operate, writes, bound, agents},
-		taskv1.TaskService_Start_FullMethodName:     {toolv1.Scope_SCOPE_LAUNCH, writes, bound, agents},
+		taskv1.TaskService_Start_FullMethodName:     {starts, writes, bound, agents},
 		taskv1.TaskService_Complete_FullMethodName:  {operate, writes, bound, agents},
 		taskv1.TaskService_Fail_FullMethodName:      {operate, writes, bound, agents},
 		taskv1.TaskService_Pause_FullMethodName:     {operate, writes, bound, agents},

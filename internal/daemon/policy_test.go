@@ -39,7 +39,7 @@ func built(t *testing.T) *daemon {
 		t.Fatal(err)
 	}
 	db := storagetest.Open(t, storagetest.SQLite)
-	d, err := build(t.Context(), cfg, facadeGrace, db, redact.New(), slog.New(slog.DiscardHandler), func() {})
+	d, err := build(t.Context(), cfg, Options{}, db, redact.New(), slog.New(slog.DiscardHandler), func() {})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ type Registry struct {
 	byID map[string]Workspace
 }
 
-// Config is what a registry needs. All fields are required.
+// Config is what a registry needs. All fields are required, but for Removing.
 type Config struct {
 	// DB is the open database.
 	DB *storage.DB
@@ -40,6 +40,8 @@ type Config struct {
 	// ReadFile reads the settings file of the workspace with a root, and says of a broken
 	// one what is wrong.
 	ReadFile func(root string) (File, error)
+	// Removing is told of a workspace before it is removed, and can refuse; nil: nobody is.
+	Removing func(ctx context.Context, ws Workspace) error
 	// Removed is told of a workspace after it was removed.
 	Removed func(id string)
 }
@@ -181,6 +183,15 @@ func (r *Registry) Rename(ctx context.Context, id, name string) (Workspace, erro
 // Remove takes a workspace out of the register, with everything that is stored of it. Its
 // directory is not touched.
 func (r *Registry) Remove(ctx context.Context, id string) (Purged, error) {
+	ws, err := r.Get(id)
+	if err != nil {
+		return Purged{}, err
+	}
+	if r.cfg.Removing != nil {
+		if err := r.cfg.Removing(ctx, ws); err != nil {
+			return Purged{}, err
+		}
+	}
 	gone, err := r.remove(ctx, id)
 	if err != nil {
 		return Purged{}, err
