@@ -25,7 +25,8 @@ const (
 	maxOutput = 256 << 20
 	// maxComplaint bounds what is kept of a command's standard error.
 	maxComplaint = 2 << 10
-	// stopDelay is how long a cancelled command has to take its lock files away.
+	// stopDelay is how long a cancelled command has to take its lock files away, and how long
+	// one that ended is listened to where something of its is still running.
 	stopDelay = 5 * time.Second
 )
 
@@ -182,6 +183,9 @@ func execute(ctx context.Context, name, program string, args []string, c command
 		}
 		return "", fmt.Errorf("%s: %w", name, ctx.Err())
 	}
+	if errors.Is(err, exec.ErrWaitDelay) && cmd.ProcessState.Success() {
+		err = nil // it ended well, and left something running, such as ssh that keeps a connection
+	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		return stdout.String(), &exitError{name: name, code: exit.ExitCode(), complaint: presentable(stderr.String())}
 	}
@@ -243,5 +247,6 @@ func presentable(text string) string {
 			lines = append(lines, line)
 		}
 	}
-	return strings.Join(lines, "; ")
+	text = strings.Join(lines, "; ")
+	return strings.ToValidUTF8(text[:min(len(text), maxComplaint)], "")
 }

@@ -860,6 +860,102 @@ func TestRepairFollowsWhatWasMoved(t *testing.T) {
 	}
 }
 
+func TestACommandThatLeavesSomethingRunningIsDone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	r := b.open(b.repository("repo"))
+	wt := b.add(r, "s1")
+	pid := b.in("pid")
+	b.write(filepath.Join(b.home, ".gitconfig"), "[filter \"busy\"]\n\tclean = \"sleep 1000 > /dev/null & echo $! > "+pid+"; cat\"\n")
+	b.write(filepath.Join(wt.Path, ".gitattributes"), "*.busy filter=busy\n")
+	b.write(filepath.Join(wt.Path, "x.busy"), "x\n")
+	b.save(r, wt)
+	if _, err := b.try(b.dir, "kill", strings.TrimSpace(b.read(pid))); err != nil {
+		t.Errorf("nothing was left running, so this shows nothing: %v", err)
+	}
+}
+
+func TestABranchIsMadeOnceHoweverManyWantIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	repo := b.repository("repo")
+	r := b.open(repo)
+	errs := make(chan error)
+	for i := range 4 {
+		go func() {
+			_, err := r.Add(t.Context(), git.AddOptions{Path: b.in("worktrees/" + string(rune('a'+i))), Branch: "compozy/same"})
+			errs <- err
+		}()
+	}
+	made := 0
+	for range 4 {
+		if err := <-errs; err == nil {
+			made++
+		} else {
+			b.refused(err, fault.Conflict, "compozy/same")
+		}
+	}
+	if got := b.plain(repo, "for-each-ref", "--format=%(worktreepath)", "refs/heads/compozy/same"); made != 1 || got == "" {
+		t.Errorf("%d were made; the branch is checked out at %q", made, got)
+	}
+}
+
+func TestTheBaseOutlivesTheBranches(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	repo := b.repository("repo")
+	b.write(filepath.Join(repo, "draft.txt"), "draft\n")
+	r := b.open(repo)
+	wt := b.addWith(r, git.AddOptions{Path: b.in("worktrees/s1"), Branch: "compozy/s1", IncludeUncommitted: true})
+	b.plain(wt.Path, "reset", "-q", "--hard", "main")
+	b.plain(repo, "reflog", "expire", "--expire=now", "--all")
+	b.plain(repo, "gc", "-q", "--prune=now")
+	if got := paths(b.diff(r, wt)); !slices.Equal(got, []string{"deleted draft.txt"}) {
+		t.Errorf("the diff shows %q", got)
+	}
+	if err := r.Remove(t.Context(), wt, ""); err != nil {
+		t.Fatal(err)
+	}
+	// The branch was moved, so it is not ours to delete; the base was ours alone.
+	if got := b.plain(repo, "for-each-ref", "--format=%(refname)"); got != "refs/heads/compozy/s1\nrefs/heads/main" {
+		t.Errorf("left: %s", got)
+	}
+}
+
+func TestUnusualRepositoriesHaveWorktrees(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	repo, library := b.repository("repo"), b.repository("library")
+	b.plain(repo, "-c", "protocol.file.allow=always", "submodule", "add", "-q", library, "lib")
+	b.commit(repo, "submodule")
+	b.plain(b.dir, "clone", "-q", "--bare", repo, "bare.git")
+	b.plain(b.in("bare.git"), "worktree", "add", "-q", b.in("linked"), "main")
+	b.plain(b.dir, "clone", "-q", "--separate-git-dir="+b.in("data"), repo, "separate")
+	b.plain(b.dir, "clone", "-q", "--shared", repo, "borrower")
+	b.plain(b.in("separate"), "pack-refs", "--all", "--prune")
+	b.plain(b.dir, "init", "-q", "--object-format=sha256", "sha256")
+	b.write(b.in("sha256/a.txt"), "a\n")
+	b.commit(b.in("sha256"), "first")
+	odd := b.repository("odd \n \"name\" é")
+	for i, root := range []string{filepath.Join(repo, "lib"), b.in("linked"), b.in("separate"), b.in("borrower"), b.in("sha256"), odd} {
+		r := b.open(root)
+		wt := b.add(r, "s"+string(rune('0'+i)))
+		if got := b.plain(wt.Path, "status", "--porcelain"); got != "" {
+			t.Errorf("%q: git says %q of a fresh worktree", root, got)
+		}
+		b.write(filepath.Join(wt.Path, "new.txt"), "new\n")
+		if got := paths(b.diff(r, wt)); !slices.Equal(got, []string{"added new.txt"}) {
+			t.Errorf("%q: the diff shows %q", root, got)
+		}
+		if a, err := r.Apply(t.Context(), wt, root); err != nil || !exists(filepath.Join(root, "new.txt")) {
+			t.Errorf("%q: got %+v, %v", root, a, err)
+		}
+		if err := r.Remove(t.Context(), wt, b.save(r, wt)); err != nil || exists(wt.Path) {
+			t.Errorf("%q: %v", root, err)
+		}
+	}
+}
+
 func TestAShallowCloneHasWorktrees(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -69,7 +69,7 @@ func (r *Repo) Publish(ctx context.Context, wt Worktree, opts PublishOptions) (P
 		return Published{}, err
 	}
 	for _, dir := range left {
-		p.Notices = append(p.Notices, fmt.Sprintf("%s is a repository of its own, and its content is not part of what was published", valid(dir)))
+		p.Notices = append(p.Notices, fmt.Sprintf("%s is a repository of its own, and its content is not part of what was published", presentable(dir)))
 	}
 	if wt.Uncommitted {
 		p.Notices = append(p.Notices, "the branch begins with a commit of the work that was uncommitted in the checkout when the session started")

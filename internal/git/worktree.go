@@ -69,7 +69,7 @@ func (r *Repo) Add(ctx context.Context, opts AddOptions) (wt Worktree, err error
 	if err := r.base(ctx, v, opts, &wt); err != nil {
 		return Worktree{}, err
 	}
-	if err := r.add(ctx, opts.Reason, &wt); err != nil {
+	if err := r.add(ctx, v, opts.Reason, &wt); err != nil {
 		return Worktree{}, err
 	}
 	if err := r.fill(ctx, &wt); err != nil {
@@ -165,30 +165,37 @@ func (r *Repo) base(ctx context.Context, v *view, opts AddOptions, wt *Worktree)
 	return err
 }
 
-// add makes the branch and the empty worktree. It is the one command that sees the
-// repository without a view, because git writes down the path of what it sees: nothing is
-// checked out, hooks are off, and nothing else of the configuration runs for it.
-func (r *Repo) add(ctx context.Context, reason string, wt *Worktree) error {
+// add makes the branch and then the empty worktree. The second is the one command that sees
+// the repository without a view, because git writes down the path of what it sees: nothing
+// is checked out, hooks are off, and nothing else of the configuration runs for it.
+func (r *Repo) add(ctx context.Context, v *view, reason string, wt *Worktree) error {
 	if err := os.MkdirAll(filepath.Join(r.common, "logs"), 0o777); err != nil { //nolint:gosec // as git makes it
 		return fmt.Errorf("make worktree %s: %w", wt.Path, err)
+	}
+	// With an empty old value git makes the branch only if nobody else just did.
+	if _, err := v.git(ctx, "update-ref", "-m", "branch: created for a session", "refs/heads/"+wt.Branch, wt.BaseCommit, ""); err != nil {
+		return unmade(*wt, err)
 	}
 	if reason == "" {
 		reason = "in use by Compozy"
 	}
-	err := r.bare(ctx, "worktree", "add", "--quiet", "--no-checkout", "--no-track", "--lock", "--reason", reason, "-b", wt.Branch, "--", wt.Path, wt.BaseCommit)
+	err := r.bare(ctx, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", reason, "--", wt.Path, wt.Branch)
 	if err != nil {
-		// git may have made the branch before it failed. Nothing of ours is on it.
-		_ = r.dropBranch(context.WithoutCancel(ctx), *wt)
-		if exited(err, 128) || exited(err, 255) {
-			return fault.New(fault.Conflict, "git made no worktree at %s on branch %s: %s", wt.Path, wt.Branch, complaint(err))
-		}
-		return fmt.Errorf("make worktree %s: %w", wt.Path, err)
+		return errors.Join(unmade(*wt, err), r.dropBranch(context.WithoutCancel(ctx), *wt))
 	}
 	wt.Dir, err = r.pointer(wt.Path)
 	if err != nil {
 		return fmt.Errorf("make worktree %s: %w", wt.Path, err)
 	}
 	return nil
+}
+
+// unmade says that git refused to make a worktree or its branch.
+func unmade(wt Worktree, err error) error {
+	if exited(err, 128) || exited(err, 255) {
+		return fault.New(fault.Conflict, "git made no worktree at %s on branch %s: %s", wt.Path, wt.Branch, complaint(err))
+	}
+	return fmt.Errorf("make worktree %s: %w", wt.Path, err)
 }
 
 // bare runs a command on the repository itself. Only what neither looks at files nor talks
@@ -213,6 +220,12 @@ func (r *Repo) fill(ctx context.Context, wt *Worktree) error {
 	if _, err := v.git(ctx, "read-tree", "--reset", "-u", wt.BaseCommit); err != nil {
 		return fmt.Errorf("check out %s: %w", wt.Path, err)
 	}
+	if wt.Uncommitted {
+		// Nothing but the session's branch leads to this base, and an agent can move that.
+		if _, err := v.git(ctx, "update-ref", baseRef(*wt), wt.BaseCommit); err != nil {
+			return fmt.Errorf("keep the base of %s: %w", wt.Path, err)
+		}
+	}
 	wt.Root = filepath.Join(wt.Path, r.prefix)
 	if resolved, err := filepath.EvalSymlinks(wt.Root); err != nil || resolved != wt.Root {
 		return fault.New(fault.Conflict, "the base %s has no directory %s; commit it, or start from another base", wt.BaseCommit, r.prefix)
@@ -220,9 +233,12 @@ func (r *Repo) fill(ctx context.Context, wt *Worktree) error {
 	return nil
 }
 
+// baseRef is the ref that keeps a base which only the session has.
+func baseRef(wt Worktree) string { return "refs/compozy/bases/" + wt.Branch }
+
 // undo takes away what Add made, of which nothing was seen by anybody.
 func (r *Repo) undo(ctx context.Context, wt Worktree) error {
-	return errors.Join(removeTree(wt.Path), r.forget(ctx, wt), r.dropBranch(ctx, wt))
+	return errors.Join(removeTree(wt.Path), r.forget(ctx, wt), r.dropBranch(ctx, wt), r.dropBase(ctx, wt))
 }
 
 // verify returns the worktree's checkout, if what is at its path is still the worktree that
@@ -296,7 +312,8 @@ func oneLine(path string) (string, error) {
 // Remove removes a worktree whose work can be had again: everything in it is committed, or
 // equals the commit saved, and some ref holds that commit. Anything else is a Conflict and
 // nothing is removed; ignored files do not count. The branch goes only if it still is where
-// Add made it. A worktree that is gone already is not an error.
+// Add made it. A worktree that is gone already is not an error. What was saved stays, and
+// with it the base that it is compared with.
 func (r *Repo) Remove(ctx context.Context, wt Worktree, saved string) error {
 	if err := r.removable(ctx, wt, saved); err != nil {
 		return err
@@ -307,7 +324,10 @@ func (r *Repo) Remove(ctx context.Context, wt Worktree, saved string) error {
 	if err := r.forget(ctx, wt); err != nil {
 		return err
 	}
-	return r.dropBranch(ctx, wt)
+	if err := r.dropBranch(ctx, wt); err != nil || saved != "" {
+		return err // what was saved is compared with the base later
+	}
+	return r.dropBase(ctx, wt)
 }
 
 // removable says why a worktree must stay; nil: it may go, or it is gone.
@@ -329,7 +349,7 @@ func (r *Repo) removable(ctx context.Context, wt Worktree, saved string) error {
 		return fmt.Errorf("look at worktree %s: %w", wt.Path, err)
 	}
 	if len(snap.nested) > 0 {
-		return fault.New(fault.Conflict, "the worktree %s holds another repository, %s, whose content is not saved with it; move it away or remove it", wt.Path, snap.nested[0])
+		return fault.New(fault.Conflict, "the worktree %s holds another repository, %s, whose content is not saved with it; move it away or remove it", wt.Path, presentable(snap.nested[0]))
 	}
 	var at []string // the commits that have to outlive the worktree
 	for _, revision := range []string{"HEAD", saved} {
@@ -414,6 +434,23 @@ func (r *Repo) dropBranch(ctx context.Context, wt Worktree) error {
 		return fmt.Errorf("delete branch %s: %w", wt.Branch, err)
 	}
 	return nil
+}
+
+// dropBase lets go of a base that only the session had.
+func (r *Repo) dropBase(ctx context.Context, wt Worktree) error {
+	if !wt.Uncommitted {
+		return nil
+	}
+	v, err := r.view(ctx, r.own, keep)
+	if err != nil {
+		return err
+	}
+	defer v.close()
+	if at, _, err := v.commit(ctx, baseRef(wt)); err != nil || at != wt.BaseCommit {
+		return err
+	}
+	_, err = v.git(ctx, "update-ref", "-d", baseRef(wt), wt.BaseCommit)
+	return err
 }
 
 // Repair joins a worktree and its repository again after one of them, or both, were moved:
