@@ -22,6 +22,7 @@ import (
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/facade"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/progress"
 	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/workspace"
@@ -31,6 +32,7 @@ import (
 const (
 	facadeKey = "compozy-facade" // the facade's id
 	clientKey = "compozy-client" // name and version of the MCP client
+	callKey   = "compozy-call"   // how the relay calls this call, if it wants to be told of it
 )
 
 // maxClient bounds what is kept of a client's name, which the client chooses.
@@ -112,6 +114,10 @@ func (ch *chain) identify(ctx context.Context, c *call) (context.Context, error)
 	claimed := first(md.Get(facadeKey))
 	if c.facade, c.leave = ch.facades.Enter(c.conn); c.facade != nil {
 		c.principal, c.grant = c.facade.Principal(), &c.facade.Grant
+		if name := first(md.Get(callKey)); name != "" {
+			tell := c.facade.Tell
+			ctx = progress.With(ctx, func(message string) { tell(name, ch.secrets.String(message)) })
+		}
 	}
 	switch {
 	case c.facade == nil && claimed != "":

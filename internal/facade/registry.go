@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
@@ -31,6 +32,7 @@ type Facade struct {
 	session string // id of the session that it is a relay of; empty: of none
 	conn    uint64
 	calls   sync.WaitGroup // under way
+	told    chan *facadev1.Progress
 	ended   chan struct{}
 	why     error // set before ended is closed
 }
@@ -117,7 +119,7 @@ func (r *Registry) Run(ctx context.Context) {
 // that had it.
 func (r *Registry) Attach(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant) (f *Facade, secret string, err error) {
 	secret = rand.Text()
-	f = &Facade{Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, ended: make(chan struct{})}
+	f = &Facade{Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, told: make(chan *facadev1.Progress, maxTold), ended: make(chan struct{})}
 	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
 		f.ID = r.cfg.NewID(tx.Now())
 		return insert(tx, row{id: f.ID, workspace: ws.ID, secretHash: hash(secret), principal: f.Principal().String()})
@@ -144,7 +146,7 @@ func (r *Registry) Resume(ctx context.Context, conn uint64, ws workspace.Workspa
 	if err != nil {
 		return nil, err
 	}
-	f := &Facade{ID: id, Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, ended: make(chan struct{})}
+	f := &Facade{ID: id, Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, told: make(chan *facadev1.Progress, maxTold), ended: make(chan struct{})}
 	if kept.workspace != ws.ID || kept.principal != f.Principal().String() || subtle.ConstantTimeCompare([]byte(kept.secretHash), []byte(hash(secret))) != 1 {
 		return nil, gone
 	}
@@ -192,13 +194,31 @@ func (r *Registry) Count() int {
 	return len(r.byID)
 }
 
-// Wait returns when the facade is over: because its stream ended (ctx), or because of the
-// daemon, with the reason. By then what belonged to it is released, unless the daemon is
-// stopping: then it is kept for the next one.
-func (r *Registry) Wait(ctx context.Context, f *Facade) error {
+// maxTold is how much progress waits to be sent. What comes when that is full is left out:
+// the next one says more.
+const maxTold = 64
+
+// Tell has the relay told what one of its calls does. It never waits.
+func (f *Facade) Tell(call, message string) {
 	select {
-	case <-ctx.Done():
-	case <-f.ended:
+	case f.told <- &facadev1.Progress{Call: call, Message: message}:
+	default:
+	}
+}
+
+// Wait hands what the facade is told to send, and returns when the facade is over: because
+// its stream ended (ctx), or because of the daemon, with the reason. By then what belonged
+// to it is released, unless the daemon is stopping: then it is kept for the next one.
+func (r *Registry) Wait(ctx context.Context, f *Facade, send func(*facadev1.Progress)) error {
+	for over := false; !over; {
+		select {
+		case p := <-f.told:
+			send(p)
+		case <-ctx.Done():
+			over = true
+		case <-f.ended:
+			over = true
+		}
 	}
 	r.mu.Lock()
 	delete(r.byConn, f.conn)

@@ -79,9 +79,11 @@ func (s *Service) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamin
 	if err != nil {
 		return err
 	}
-	// Send fails only when the stream is over, which Wait then sees.
+	// Sending fails only when the stream is over, which Wait then sees.
 	_ = stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Attached{Attached: s.attached(f, secret, chosenBy)}})
-	return s.cfg.Registry.Wait(ctx, f)
+	return s.cfg.Registry.Wait(ctx, f, func(p *facadev1.Progress) {
+		_ = stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Progress{Progress: p}})
+	})
 }
 
 func (s *Service) attached(f *Facade, secret, chosenBy string) *facadev1.Attached {

@@ -62,6 +62,8 @@ type attachment struct {
 	logger *slog.Logger
 	bound  *facadev1.Attached // the first one; what it grants holds for good
 
+	followed followers // calls whose progress the stream tells
+
 	stop context.CancelFunc // ends the stream and the goroutine
 	done chan struct{}      // closed when the goroutine has ended
 
@@ -158,8 +160,12 @@ func (a *attachment) keep(ctx context.Context, s stream, req *facadev1.AttachReq
 	req.Selector = &workspacev1.Selector{Reference: a.bound.GetWorkspace().GetId(), Source: "the attached workspace"}
 	for s != nil {
 		for {
-			if _, err := s.Recv(); err != nil {
+			event, err := s.Recv()
+			if err != nil {
 				break
+			}
+			if p := event.GetProgress(); p != nil {
+				a.followed.tell(p)
 			}
 		}
 		lost := a.set(nil, nil)

@@ -44,6 +44,8 @@ type host struct {
 	gone   bool          // no facade of before is known
 	answer func(ctx context.Context, call call) (proto.Message, error)
 
+	progress chan *facadev1.Progress // is told over the attach stream
+
 	server *grpc.Server
 	served chan struct{}
 
@@ -59,11 +61,12 @@ type call struct {
 	req    proto.Message
 	facade string
 	client string
+	name   string // by which it is told of
 }
 
 func newHost(tb testing.TB) *host {
 	tb.Helper()
-	h := &host{socket: filepath.Join(tb.TempDir(), "s"), bound: map[string]bool{}}
+	h := &host{socket: filepath.Join(tb.TempDir(), "s"), bound: map[string]bool{}, progress: make(chan *facadev1.Progress)}
 	h.grants = &facadev1.Attached{
 		Workspace: &workspacev1.Workspace{Id: workspaceID, Name: "api", Root: "/home/ada/api"},
 		ChosenBy:  "--workspace",
@@ -134,8 +137,16 @@ func (h *host) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamingSe
 	if err := stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Attached{Attached: attached}}); err != nil {
 		return err
 	}
-	<-stream.Context().Done()
-	return stream.Context().Err()
+	for {
+		select {
+		case p := <-h.progress:
+			if err := stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Progress{Progress: p}}); err != nil {
+				return err
+			}
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
 }
 
 func (h *host) bind(facade string, bound bool) {
@@ -157,6 +168,7 @@ func (h *host) call(_ any, stream grpc.ServerStream) error {
 	}
 	md, _ := metadata.FromIncomingContext(stream.Context())
 	c.facade, c.client = slices.Concat(md.Get("compozy-facade"), []string{""})[0], slices.Concat(md.Get("compozy-client"), []string{""})[0]
+	c.name = slices.Concat(md.Get("compozy-call"), []string{""})[0]
 	h.mu.Lock()
 	h.calls = append(h.calls, c)
 	bound := h.bound[c.facade]

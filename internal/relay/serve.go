@@ -82,6 +82,8 @@ func (r *Relay) server(ctx context.Context, results *parcels) *mcp.Server {
 			call, cancel := context.WithCancel(call)
 			defer cancel()
 			defer context.AfterFunc(ctx, cancel)()
+			call, done := r.attachment.followed.follow(call, req)
+			defer done()
 			result, err := r.call(call, t, req.Params.Arguments, clientName(req.ClientInfo()))
 			if err != nil {
 				return refusal(fault.As(err)), nil // a result, so that the model sees it

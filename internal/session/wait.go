@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +16,7 @@ import (
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/progress"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/workspace"
@@ -246,6 +248,7 @@ func (s *Service) await(ctx context.Context, ws string, w watched, seq int64, pa
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer s.whenEnding(cancel)()
+	defer s.report(ctx, w)()
 	var changes []*sessionv1.Change
 	used := 0
 	for {
@@ -276,6 +279,64 @@ func (s *Service) await(ctx context.Context, ws string, w watched, seq int64, pa
 			return nil, seq, nil
 		}
 	}
+}
+
+// reportEvery is how often a caller who waits is told what is being done.
+const reportEvery = 2 * time.Second
+
+// report tells a caller who wants that what the watched sessions do, until the function
+// that it returns is called.
+func (s *Service) report(ctx context.Context, w watched) (done func()) {
+	if !progress.Wanted(ctx) {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var g sync.WaitGroup
+	g.Go(func() {
+		ticker := time.NewTicker(reportEvery)
+		defer ticker.Stop()
+		told := ""
+		for {
+			if now := s.doing(ctx, w); now != "" && now != told {
+				progress.Tell(ctx, now)
+				told = now
+			}
+			select {
+			case <-ticker.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		g.Wait()
+	}
+}
+
+// doing returns what the watched sessions that are at work do, in one line; empty where
+// none is, or where that cannot be read: it is only told on the way.
+func (s *Service) doing(ctx context.Context, w watched) string {
+	const most = 5
+	var parts []string
+	err := s.view(ctx, func(st *store) error {
+		list, err := st.meant(w)
+		for _, sess := range list {
+			if !sess.Status.Live() || len(parts) == most {
+				continue
+			}
+			what := string(sess.Status)
+			if sess.Activity != "" {
+				what = sess.Activity
+			}
+			parts = append(parts, sess.Handle()+": "+what)
+		}
+		return err
+	})
+	if err != nil {
+		return ""
+	}
+	return line(strings.Join(parts, "; "))
 }
 
 // whenEnding has fn called when the daemon stops, until the function that it returns is

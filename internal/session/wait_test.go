@@ -15,6 +15,7 @@ import (
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/progress"
 	"compozy.dev/compozy/internal/ref"
 )
 
@@ -352,6 +353,25 @@ func TestWatchBeginsAtTheLastTurnAndEndsWithTheDaemon(t *testing.T) {
 		err := h.Watch(&sessionv1.WatchRequest{Id: "s1", After: proto.Int64(99)}, other)
 		if fault.Of(err) != fault.CursorExpired {
 			h.t.Errorf("behind the end: %v", err)
+		}
+	})
+}
+
+func TestWhoWaitsIsToldWhatIsBeingDone(t *testing.T) {
+	readers(t, func(h *reader) {
+		busy := h.add("ws_a", Session{Status: Working, Activity: "editing main.go"})
+		h.add("ws_a", Session{Status: Working, Activity: "something else"})
+		told := make(chan string, 10)
+		ctx := progress.With(h.facade(), func(message string) { told <- message })
+		go func() {
+			if got := <-told; got != "s1: editing main.go" {
+				h.t.Errorf("told %q", got)
+			}
+			h.set(busy, Failed, "it died")
+		}()
+		resp := must(h.t, h.Wait, ctx, &sessionv1.WaitRequest{Sessions: []string{"s1"}, Timeout: proto.Int32(20)})
+		if resp.GetTimedOut() || resp.GetChanges()[0].GetWhat() != "session.failed" {
+			h.t.Errorf("got %v", resp)
 		}
 	})
 }

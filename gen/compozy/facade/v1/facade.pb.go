@@ -124,6 +124,7 @@ type AttachResponse struct {
 	// Types that are valid to be assigned to Event:
 	//
 	//	*AttachResponse_Attached
+	//	*AttachResponse_Progress
 	Event         isAttachResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -175,6 +176,15 @@ func (x *AttachResponse) GetAttached() *Attached {
 	return nil
 }
 
+func (x *AttachResponse) GetProgress() *Progress {
+	if x != nil {
+		if x, ok := x.Event.(*AttachResponse_Progress); ok {
+			return x.Progress
+		}
+	}
+	return nil
+}
+
 type isAttachResponse_Event interface {
 	isAttachResponse_Event()
 }
@@ -184,7 +194,70 @@ type AttachResponse_Attached struct {
 	Attached *Attached `protobuf:"bytes,1,opt,name=attached,proto3,oneof"`
 }
 
+type AttachResponse_Progress struct {
+	// What a call does that is under way.
+	Progress *Progress `protobuf:"bytes,2,opt,name=progress,proto3,oneof"`
+}
+
 func (*AttachResponse_Attached) isAttachResponse_Event() {}
+
+func (*AttachResponse_Progress) isAttachResponse_Event() {}
+
+// Progress tells of a call that was sent with metadata "compozy-call". None comes after
+// the call's answer was sent; what a relay cannot take fast enough is left out.
+type Progress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The call, as the relay named it.
+	Call string `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
+	// What it does, in a few words.
+	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_compozy_facade_v1_facade_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Progress) GetCall() string {
+	if x != nil {
+		return x.Call
+	}
+	return ""
+}
+
+func (x *Progress) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
 
 // Attached is the binding that an attach stream stands for.
 type Attached struct {
@@ -215,7 +288,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_compozy_facade_v1_facade_proto_msgTypes[2]
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -227,7 +300,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_facade_v1_facade_proto_msgTypes[2]
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -240,7 +313,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_compozy_facade_v1_facade_proto_rawDescGZIP(), []int{2}
+	return file_compozy_facade_v1_facade_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Attached) GetFacadeId() string {
@@ -324,10 +397,14 @@ const file_compozy_facade_v1_facade_proto_rawDesc = "" +
 	"\x05scope\x18\x03 \x01(\x0e2\x16.compozy.tool.v1.ScopeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05scope\x12+\n" +
 	"\x11allow_destructive\x18\x04 \x01(\bR\x10allowDestructive\x12\x1b\n" +
 	"\tfacade_id\x18\x05 \x01(\tR\bfacadeId\x12\x16\n" +
-	"\x06secret\x18\x06 \x01(\tR\x06secret\"T\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\"\x8f\x01\n" +
 	"\x0eAttachResponse\x129\n" +
-	"\battached\x18\x01 \x01(\v2\x1b.compozy.facade.v1.AttachedH\x00R\battachedB\a\n" +
-	"\x05event\"\xe2\x02\n" +
+	"\battached\x18\x01 \x01(\v2\x1b.compozy.facade.v1.AttachedH\x00R\battached\x129\n" +
+	"\bprogress\x18\x02 \x01(\v2\x1b.compozy.facade.v1.ProgressH\x00R\bprogressB\a\n" +
+	"\x05event\"8\n" +
+	"\bProgress\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\tR\x04call\x12\x18\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xe2\x02\n" +
 	"\bAttached\x12\x1b\n" +
 	"\tfacade_id\x18\x01 \x01(\tR\bfacadeId\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\x12=\n" +
@@ -356,28 +433,30 @@ func file_compozy_facade_v1_facade_proto_rawDescGZIP() []byte {
 	return file_compozy_facade_v1_facade_proto_rawDescData
 }
 
-var file_compozy_facade_v1_facade_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_compozy_facade_v1_facade_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_compozy_facade_v1_facade_proto_goTypes = []any{
 	(*AttachRequest)(nil),  // 0: compozy.facade.v1.AttachRequest
 	(*AttachResponse)(nil), // 1: compozy.facade.v1.AttachResponse
-	(*Attached)(nil),       // 2: compozy.facade.v1.Attached
-	(*v1.Selector)(nil),    // 3: compozy.workspace.v1.Selector
-	(v11.Scope)(0),         // 4: compozy.tool.v1.Scope
-	(*v1.Workspace)(nil),   // 5: compozy.workspace.v1.Workspace
+	(*Progress)(nil),       // 2: compozy.facade.v1.Progress
+	(*Attached)(nil),       // 3: compozy.facade.v1.Attached
+	(*v1.Selector)(nil),    // 4: compozy.workspace.v1.Selector
+	(v11.Scope)(0),         // 5: compozy.tool.v1.Scope
+	(*v1.Workspace)(nil),   // 6: compozy.workspace.v1.Workspace
 }
 var file_compozy_facade_v1_facade_proto_depIdxs = []int32{
-	3, // 0: compozy.facade.v1.AttachRequest.selector:type_name -> compozy.workspace.v1.Selector
-	4, // 1: compozy.facade.v1.AttachRequest.scope:type_name -> compozy.tool.v1.Scope
-	2, // 2: compozy.facade.v1.AttachResponse.attached:type_name -> compozy.facade.v1.Attached
-	5, // 3: compozy.facade.v1.Attached.workspace:type_name -> compozy.workspace.v1.Workspace
-	4, // 4: compozy.facade.v1.Attached.scope:type_name -> compozy.tool.v1.Scope
-	0, // 5: compozy.facade.v1.FacadeService.Attach:input_type -> compozy.facade.v1.AttachRequest
-	1, // 6: compozy.facade.v1.FacadeService.Attach:output_type -> compozy.facade.v1.AttachResponse
-	6, // [6:7] is the sub-list for method output_type
-	5, // [5:6] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4, // 0: compozy.facade.v1.AttachRequest.selector:type_name -> compozy.workspace.v1.Selector
+	5, // 1: compozy.facade.v1.AttachRequest.scope:type_name -> compozy.tool.v1.Scope
+	3, // 2: compozy.facade.v1.AttachResponse.attached:type_name -> compozy.facade.v1.Attached
+	2, // 3: compozy.facade.v1.AttachResponse.progress:type_name -> compozy.facade.v1.Progress
+	6, // 4: compozy.facade.v1.Attached.workspace:type_name -> compozy.workspace.v1.Workspace
+	5, // 5: compozy.facade.v1.Attached.scope:type_name -> compozy.tool.v1.Scope
+	0, // 6: compozy.facade.v1.FacadeService.Attach:input_type -> compozy.facade.v1.AttachRequest
+	1, // 7: compozy.facade.v1.FacadeService.Attach:output_type -> compozy.facade.v1.AttachResponse
+	7, // [7:8] is the sub-list for method output_type
+	6, // [6:7] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_compozy_facade_v1_facade_proto_init() }
@@ -387,6 +466,7 @@ func file_compozy_facade_v1_facade_proto_init() {
 	}
 	file_compozy_facade_v1_facade_proto_msgTypes[1].OneofWrappers = []any{
 		(*AttachResponse_Attached)(nil),
+		(*AttachResponse_Progress)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -394,7 +474,7 @@ func file_compozy_facade_v1_facade_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_compozy_facade_v1_facade_proto_rawDesc), len(file_compozy_facade_v1_facade_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
