@@ -56,6 +56,9 @@ func (s *Service) Cancel(ctx context.Context, req *taskv1.CancelRequest) (*taskv
 			}
 		}
 		t.PausedFrom, t.Status = "", Cancelled
+		if from == Draft {
+			t.PausedFrom = Draft // which it is again when it is retried: nobody has made it ready
+		}
 		return st.save(t, from, "cancelled", req.GetReason())
 	})
 	if err != nil {
@@ -68,7 +71,9 @@ func (s *Service) Cancel(ctx context.Context, req *taskv1.CancelRequest) (*taskv
 func (s *Service) Retry(ctx context.Context, req *taskv1.RetryRequest) (*taskv1.RetryResponse, error) {
 	changes, err := s.transition(ctx, retry, req.GetIds(), func(st *store, t *Task) error {
 		from := t.Status
-		t.Status = t.open()
+		if t.Status = t.open(); t.PausedFrom == Draft {
+			t.Status, t.PausedFrom = Draft, ""
+		}
 		if err := st.offer(t); err != nil {
 			return err
 		}

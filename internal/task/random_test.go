@@ -28,7 +28,8 @@ var violations = map[string]string{
 	"a run goes on without a claim": `SELECT t.number FROM task t JOIN task_run r ON r.task_id = t.id WHERE r.ended_at IS NULL AND t.holder IS NULL`,
 	"a task has not one event for each version": `SELECT t.number FROM task t WHERE t.version <>
 		(SELECT count(*) FROM event e WHERE e.workspace_id = t.workspace_id AND e.subject = t.id)`,
-	"paused_from is set for others than paused tasks": `SELECT t.number FROM task t WHERE (t.status = 'paused') <> (t.paused_from <> '')`,
+	"paused_from is set for others than paused tasks and cancelled drafts": `SELECT t.number FROM task t WHERE
+		(t.status = 'paused') <> (t.paused_from <> '') AND NOT (t.status = 'cancelled' AND t.paused_from = 'draft')`,
 	"a task depends on itself": `WITH RECURSIVE reach (source, id) AS (SELECT task_id, depends_on FROM task_dependency
 		UNION SELECT r.source, d.depends_on FROM reach r JOIN task_dependency d ON d.task_id = r.id)
 		SELECT t.number FROM reach r JOIN task t ON t.id = r.id WHERE r.source = r.id`,

@@ -57,7 +57,8 @@ type Task struct {
 	Title string
 	// Status is where it stands.
 	Status Status
-	// PausedFrom is the state that a paused task had; empty for others.
+	// PausedFrom is the state that a paused task had, draft for a draft that was cancelled,
+	// and empty for others.
 	PausedFrom Status
 	// Type is the kind of work; empty: none.
 	Type string
@@ -232,6 +233,9 @@ func (t *Task) allowEnd(v verb, by auth.Principal, fence string) error {
 		if err := t.allowFence(fence); err != nil {
 			return err
 		}
+	}
+	if by.Kind == auth.Session && t.Status == WaitingHuman {
+		return fault.New(fault.PermissionDenied, "an agent cannot %s task %s: it needs a person; say what there is to say with tasks__note", v, t.Handle())
 	}
 	if t.Claim == nil || t.Claim.Holder == by.String() || by.Kind == auth.Operator && v != renew {
 		return t.allow(v)
