@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
+	"compozy.dev/compozy/internal/agent/agenttest"
 	"compozy.dev/compozy/internal/config"
 	"compozy.dev/compozy/internal/hostclient"
 )
@@ -25,8 +26,14 @@ import (
 // loaded machine takes.
 const deadline = 60 * time.Second
 
-// TestMain builds both programs and puts them where tests find them by name.
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+// TestMain builds both programs and puts them where tests find them by name. Started as
+// the scripted agent, this is it.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == agenttest.Command()[1] {
+		agenttest.Main(m)
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "czbin")
