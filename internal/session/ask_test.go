@@ -307,3 +307,19 @@ func TestAnswersAndUpdatesAreInOrderInTheJournal(t *testing.T) {
 		t.Errorf("%d live, %v", n, err)
 	}
 }
+
+func TestEditsInTheOwnDirectoryAskNobodyAndOthersDo(t *testing.T) {
+	g := newRig(t)
+	id := g.create(&sessionv1.CreateRequest{Prompt: lowAsk + "\n" + highAsk, Permissions: sessionv1.Permissions_PERMISSIONS_EDITS}).GetId()
+	q := g.question(id)
+	if q.GetText() != "clean up" || q.GetRisk() != sessionv1.Risk_RISK_HIGH || q.GetRiskReason() == "" {
+		t.Errorf("question %v", q)
+	}
+	if _, err := g.answer(auth.Principal{}, id, q.GetQuestionId(), "3"); err != nil {
+		t.Fatal(err)
+	}
+	g.idle(id, 1)
+	if got := g.said(id, 1); got != "GOT allow_onceGOT reject_once" {
+		t.Errorf("the agent %q", got)
+	}
+}

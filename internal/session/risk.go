@@ -1,10 +1,12 @@
 package session
 
-import "compozy.dev/compozy/internal/agent"
+import (
+	"compozy.dev/compozy/internal/agent"
+	"compozy.dev/compozy/internal/risk"
+)
 
-// judge returns how much harm what an agent asks for can do to what is not in root, the
-// directory it works in.
+// judge returns how much harm what an agent asks for can do that works in root, and why.
 func judge(root string, q agent.Request) (Risk, string) {
-	_, _ = root, q
-	return HighRisk, "not judged"
+	v := risk.Judge(root, q.RawInput, q.Locations)
+	return Risk(v.Level.String()), v.Reason
 }
