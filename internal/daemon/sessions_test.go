@@ -35,7 +35,7 @@ func reaches(t *testing.T, conn grpc.ClientConnInterface, ws, id string, want se
 	sessions := sessionv1.NewSessionServiceClient(conn)
 	cursor := ""
 	for {
-		resp, err := sessions.Wait(ctx, &sessionv1.WaitRequest{WorkspaceId: ws, Sessions: []string{id}, Cursor: cursor})
+		resp, err := sessions.Wait(ctx, &sessionv1.WaitRequest{WorkspaceId: ws, Sessions: []string{id}, Cursor: cursor, Timeout: new(int32(1))})
 		if err != nil {
 			t.Fatalf("wait for %v: %v", want, err)
 		}
