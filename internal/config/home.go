@@ -48,8 +48,8 @@ func FindHome(value string) (Home, error) {
 // the rest does not give it another spelling.
 func resolved(path string) string {
 	for dir, rest := path, ""; ; dir, rest = filepath.Dir(dir), filepath.Join(filepath.Base(dir), rest) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
+		if found, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(found, rest)
 		}
 		if dir == filepath.Dir(dir) {
 			return path

@@ -47,13 +47,11 @@ func (r *Registry) trust(ws Workspace) Trust {
 // SetTrust trusts the file of a workspace, if it still has the hash that somebody looked
 // at.
 func (r *Registry) SetTrust(ctx context.Context, id, hash string) (Trust, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ws, err := r.get(id)
+	ws, err := r.Get(id)
 	if err != nil {
 		return Trust{}, err
 	}
-	t := r.trust(ws)
+	t := r.trust(ws) // a directory that does not answer must not keep the register waiting
 	switch {
 	case t.Problem != nil:
 		return Trust{}, fmt.Errorf("trust the file of workspace %q: %w", ws.Name, t.Problem)
@@ -61,6 +59,11 @@ func (r *Registry) SetTrust(ctx context.Context, id, hash string) (Trust, error)
 		return Trust{}, fault.New(fault.NotFound, "workspace %q has no settings file that could be trusted", ws.Name)
 	case t.File.Hash != hash:
 		return Trust{}, fault.New(fault.Conflict, "the settings file of workspace %q has changed since it was shown; look at it again with `compozy workspace trust`", ws.Name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ws, err = r.get(id); err != nil {
+		return Trust{}, err
 	}
 	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
 		ws.Trusted, ws.TrustedAt = hash, tx.Now()
@@ -77,17 +80,25 @@ func (r *Registry) SetTrust(ctx context.Context, id, hash string) (Trust, error)
 // EndTrust takes the trust in the file of a workspace back. Where there is none, nothing
 // happens.
 func (r *Registry) EndTrust(ctx context.Context, id string) (Trust, error) {
+	ws, err := r.distrust(ctx, id)
+	if err != nil {
+		return Trust{}, err
+	}
+	return r.trust(ws), nil
+}
+
+func (r *Registry) distrust(ctx context.Context, id string) (Workspace, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	ws, err := r.get(id)
 	if err != nil {
-		return Trust{}, err
+		return Workspace{}, err
 	}
 	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) error { return distrust(tx, r.cfg.Node, id) })
 	if err != nil {
-		return Trust{}, fmt.Errorf("end the trust in the file of workspace %q: %w", ws.Name, err)
+		return Workspace{}, fmt.Errorf("end the trust in the file of workspace %q: %w", ws.Name, err)
 	}
 	ws.Trusted, ws.TrustedAt = "", time.Time{}
 	r.byID[id] = ws
-	return r.trust(ws), nil
+	return ws, nil
 }
