@@ -293,7 +293,7 @@ func (st *store) tell(s *Session) (string, error) {
 		}
 		return st.lastWords(s)
 	default:
-		return firstLine(s.Reason, lineLength), nil
+		return line(s.Reason), nil // the last that an agent wrote is on lines of its own
 	}
 }
 

@@ -204,7 +204,7 @@ func TestAStateIsAnEventAndTheSameStateIsNone(t *testing.T) {
 		want := []string{
 			"session.created >starting work", "session.idle starting>idle ", "session.working idle>working ",
 			"session.waiting working>waiting May I?", "session.working waiting>working ",
-			"session.idle working>idle All done.", "session.failed idle>failed exit status 1",
+			"session.idle working>idle All done.", "session.failed idle>failed exit status 1 last words",
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			h.t.Errorf("events (-want +got):\n%s", diff)

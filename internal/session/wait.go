@@ -432,10 +432,10 @@ func (s *Service) Watch(req *sessionv1.WatchRequest, stream grpc.ServerStreaming
 		}
 		if told == nil { // first where it stands, then what happened
 			told = s.toProto(now)
+			s.looked(ctx, now) // before the caller can leave
 			if err := stream.Send(&sessionv1.WatchResponse{Session: told}); err != nil {
 				return err
 			}
-			s.looked(ctx, now)
 		}
 		for _, e := range entries {
 			if err := stream.Send(&sessionv1.WatchResponse{Event: eventToProto(e)}); err != nil {
@@ -448,10 +448,10 @@ func (s *Service) Watch(req *sessionv1.WatchRequest, stream grpc.ServerStreaming
 		}
 		if msg := s.toProto(now); !proto.Equal(msg, told) {
 			told = msg
+			s.looked(ctx, now)
 			if err := stream.Send(&sessionv1.WatchResponse{Session: told}); err != nil {
 				return err
 			}
-			s.looked(ctx, now)
 		}
 		select {
 		case <-woken:
