@@ -49,8 +49,10 @@ type Verb struct {
 	Flags []cli.Flag
 	// Arrange changes an answer for the eyes of people before it is shown to them.
 	Arrange func(proto.Message)
-	// Show shows an answer to people in a way of its own, and can go on from there.
+	// Show shows an answer to people in a way of its own.
 	Show func(ctx context.Context, cmd *cli.Command, request, answer proto.Message) error
+	// Then goes on from an answer that was shown, or printed as JSON.
+	Then func(ctx context.Context, cmd *cli.Command, request, answer proto.Message) error
 	// Check returns an error for an answer that says that nothing was done. It is shown
 	// all the same.
 	Check func(proto.Message) error
@@ -97,18 +99,29 @@ func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
 			if err != nil {
 				return form.explain(cmd, err)
 			}
-			if v.Show != nil && e.Format != FormatJSON {
-				return form.explain(cmd, v.Show(ctx, cmd, request, answer))
+			if err := v.show(ctx, cmd, e, f.Columns, request, answer); err != nil {
+				return form.explain(cmd, err)
 			}
-			if v.Arrange != nil && e.Format != FormatJSON {
-				v.Arrange(answer)
+			if v.Then != nil {
+				return form.explain(cmd, v.Then(ctx, cmd, request, answer))
 			}
-			if err := e.Print(answer, View{Columns: f.Columns, Empty: v.Empty}); err != nil || v.Check == nil {
-				return err
-			}
-			return v.Check(answer)
+			return nil
 		},
 	}
+}
+
+// show shows an answer in the format that was asked for.
+func (v Verb) show(ctx context.Context, cmd *cli.Command, e *Env, columns map[protoreflect.FullName][]string, request, answer proto.Message) error {
+	if v.Show != nil && e.Format != FormatJSON {
+		return v.Show(ctx, cmd, request, answer)
+	}
+	if v.Arrange != nil && e.Format != FormatJSON {
+		v.Arrange(answer)
+	}
+	if err := e.Print(answer, View{Columns: columns, Empty: v.Empty}); err != nil || v.Check == nil {
+		return err
+	}
+	return v.Check(answer)
 }
 
 // confirming returns the flag of a command that cannot be undone, for such a tool.

@@ -47,7 +47,7 @@ func (c *commands) verbs() map[string]env.Verb {
 		"cancel_input": {Example: "compozy session cancel-input inp_01jhd3s5w2k6m8n0p4q7r9t1v3"},
 		"create": {
 			Example: `compozy session create "Fix the login test" --agent claude --watch`,
-			Prompt:  "prompt", Show: c.created,
+			Prompt:  "prompt", Show: c.created, Then: c.started,
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "watch", Usage: "Follow the session at once, as compozy session watch does."},
 			},

@@ -11,9 +11,8 @@ import (
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 )
 
-// created tells how a session is followed, or follows it.
-func (c *commands) created(ctx context.Context, cmd *cli.Command, request, answer proto.Message) error {
-	req, _ := request.(*sessionv1.CreateRequest)
+// created tells how a session is followed.
+func (c *commands) created(_ context.Context, cmd *cli.Command, _, answer proto.Message) error {
 	resp, _ := answer.(*sessionv1.CreateResponse)
 	p := c.printer()
 	s := resp.GetSession()
@@ -30,16 +29,22 @@ func (c *commands) created(ctx context.Context, cmd *cli.Command, request, answe
 	}
 	if !cmd.Bool("watch") {
 		p.line(plain, "Follow it with: compozy session watch %s", s.GetHandle())
-		return p.err
 	}
-	if p.err != nil {
-		return p.err
+	return p.err
+}
+
+// started follows a session where that was asked for.
+func (c *commands) started(ctx context.Context, cmd *cli.Command, request, answer proto.Message) error {
+	if !cmd.Bool("watch") {
+		return nil
 	}
+	req, _ := request.(*sessionv1.CreateRequest)
+	resp, _ := answer.(*sessionv1.CreateResponse)
 	client, _, err := c.client(ctx)
 	if err != nil {
 		return err
 	}
-	return c.follow(ctx, client, &sessionv1.WatchRequest{WorkspaceId: req.GetWorkspaceId(), Id: s.GetId(), After: new(int64(0))}, untilEnd)
+	return c.follow(ctx, client, &sessionv1.WatchRequest{WorkspaceId: req.GetWorkspaceId(), Id: resp.GetSession().GetId(), After: new(int64(0))}, untilEnd)
 }
 
 // sent tells what becomes of a prompt.
