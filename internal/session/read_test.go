@@ -686,7 +686,7 @@ func TestAttentionIsWhatNobodyHasLookedAt(t *testing.T) {
 		}
 		question := "b; question; may I?; compozy session answer s1 --workspace b"
 		if diff := cmp.Diff([]string{
-			"a; failure; exit 1; compozy session resume " + failed.Handle() + " --workspace a",
+			"a; failure; exit 1 more; compozy session resume " + failed.Handle() + " --workspace a",
 			"a; finished; It is done.; compozy session read " + done.Handle() + " --workspace a",
 			question,
 		}, list()); diff != "" {
