@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -211,7 +212,11 @@ func (s *Service) Answer(ctx context.Context, req *sessionv1.AnswerRequest) (*se
 		return nil, s.tooLate(ctx, sess, req.GetQuestionId())
 	}
 	a := &answering{by: by, author: newStore(ctx, nil), id: req.GetQuestionId(), text: req.GetAnswer()}
-	if err := r.change(a.settle); err != nil {
+	err = r.change(a.settle)
+	if errors.Is(err, errJournalClosed) {
+		err = s.tooLate(ctx, sess, a.id)
+	}
+	if err != nil {
 		return nil, err
 	}
 	r.answered(a.id, a.chosen.ID)

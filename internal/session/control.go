@@ -196,24 +196,23 @@ func (s *Service) stop(ctx context.Context, list []*Session, by string) error {
 		}
 	}
 	for _, sess := range going {
-		r := s.runner(sess.ID)
-		if r == nil {
-			if err := s.stopped(ctx, sess.ID, by); err != nil {
-				return err
+		if r := s.runner(sess.ID); r != nil {
+			select {
+			case <-r.done:
+			case <-ctx.Done():
+				return fault.New(fault.Timeout, "session %s is being stopped; look again with sessions__get", sess.Handle())
 			}
-			continue
 		}
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return fault.New(fault.Timeout, "session %s is being stopped; look again with sessions__get", sess.Handle())
+		if err := s.stopped(ctx, sess.ID, by); err != nil {
+			return err
 		}
 	}
 	signal(s.due)
 	return nil
 }
 
-// stopped says that a session that no runner has is stopped.
+// stopped says that a session is stopped whose runner has not: there was none, or it had
+// ended before it was told.
 func (s *Service) stopped(ctx context.Context, id, by string) error {
 	return s.do(ctx, func(st *store) error {
 		sess, err := st.get(id)

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,10 @@ func (r *runner) place(ctx context.Context, sess *Session) (string, error) {
 		if info, err := os.Stat(wt.Root); err != nil || !info.IsDir() {
 			return "", fault.New(fault.Conflict, "the worktree %s is gone; %s", wt.Root, leftOf(sess))
 		}
-		return wt.Root, nil
+		if sess.Tree.Ready {
+			return wt.Root, nil
+		}
+		return wt.Root, r.prepare(ctx, wt.Root) // it failed before
 	}
 	wt, err := r.grow(ctx, repo, sess)
 	if err != nil {
@@ -83,7 +87,7 @@ func (r *runner) grow(ctx context.Context, repo *git.Repo, sess *Session) (git.W
 	}
 	restored := sess.Tree.Removed
 	if restored {
-		opts.Base, opts.IncludeUncommitted = sess.Tree.Saved, false
+		opts.Base, opts.IncludeUncommitted = cmp.Or(sess.Tree.Saved, sess.Tree.BaseCommit), false
 	}
 	branch := "compozy/" + sess.Handle()
 	if s := slug(sess.Title); s != "" {
@@ -128,7 +132,7 @@ func (s *Service) planted(sess *Session, wt git.Worktree) error {
 	sess.Path = path
 	sess.Tree = Tree{
 		Branch: wt.Branch, Base: base, BaseCommit: wt.BaseCommit, Dir: wt.Dir, Top: top, Home: home,
-		Uncommitted: wt.Uncommitted, SavedRef: sess.Tree.SavedRef, Saved: sess.Tree.Saved,
+		Uncommitted: wt.Uncommitted, Ready: sess.Tree.Ready && !sess.Tree.Removed, SavedRef: sess.Tree.SavedRef, Saved: sess.Tree.Saved,
 	}
 	return nil
 }
@@ -209,7 +213,10 @@ func (r *runner) prepare(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return nil
+	return r.change(func(_ *store, sess *Session) ([]Entry, error) {
+		sess.Tree.Ready = true
+		return nil, nil
+	})
 }
 
 // setUp runs one command line in a fresh worktree.

@@ -159,11 +159,18 @@ func TestWorktreeIsPreparedAsTheTrustedSettingsSay(t *testing.T) {
 }
 
 func TestSetupThatFailsFailsTheSessionWithWhatItSaid(t *testing.T) {
-	g := newRig(t, inRepository, func(g *rig) { g.setup = []string{"echo no network >&2; exit 3"} })
+	g := newRig(t, inRepository, func(g *rig) {
+		g.setup = []string{"test -e '" + g.home + "/network' || { echo no network >&2; exit 3; }"}
+	})
 	sess := g.status(g.grown(&sessionv1.CreateRequest{Prompt: "SAY a"}), Failed)
 	if !strings.Contains(sess.Reason, "no network") || !strings.Contains(sess.Reason, "exit status 3") || sess.Queued != 1 {
 		t.Errorf("session %+v", sess)
 	}
+	if err := os.WriteFile(filepath.Join(g.home, "network"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.resume(sess.ID) // prepares it again
+	g.idle(sess.ID, 1)
 }
 
 func TestStopEndsASetupThatHangs(t *testing.T) {

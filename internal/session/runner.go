@@ -224,10 +224,9 @@ func (r *runner) shake(ctx context.Context, a *agent.Agent) error {
 		if err := st.setModels(r.s.cfg.Node, r.known.Name, o.Models); err != nil {
 			return nil, err
 		}
-		if now.Status != Starting {
-			return nil, nil // it is being stopped
-		}
-		return []Entry{r.status(Idle, "", o.Notices)}, st.setStatus(now, Idle, "")
+		// It is idle only when there is nothing to do: who waits for it shall not take it for
+		// done before it has begun.
+		return []Entry{r.status(now.Status, now.Reason, o.Notices)}, nil
 	})
 }
 
@@ -313,16 +312,19 @@ func (r *runner) deliver(ctx context.Context, a *agent.Agent) (bool, error) {
 func (r *runner) begin() (t *Turn, text string, err error) {
 	err = r.change(func(st *store, sess *Session) ([]Entry, error) {
 		t = nil
-		if sess.Status != Idle {
+		if sess.Status != Idle && sess.Status != Starting {
 			return nil, nil // it is being stopped
 		}
 		in, err := st.nextInput(r.id)
-		if err != nil || in == nil {
+		reason := ""
+		if err == nil && in != nil {
+			reason, err = st.overBudget(r.rules, sess.line())
+		}
+		if err != nil || in == nil && sess.Status == Idle {
 			return nil, err
 		}
-		reason, err := st.overBudget(r.rules, sess.line())
-		if err != nil || reason != "" {
-			return nil, errors.Join(err, st.setStatus(sess, Idle, reason))
+		if in == nil || reason != "" {
+			return r.pause(st, sess, reason)
 		}
 		if text, err = st.promptOf(in); err != nil {
 			return nil, err
@@ -337,6 +339,14 @@ func (r *runner) begin() (t *Turn, text string, err error) {
 		r.heard.Store(r.s.cfg.Now().UnixNano())
 	}
 	return t, text, err
+}
+
+// pause makes a session idle.
+func (r *runner) pause(st *store, sess *Session, reason string) ([]Entry, error) {
+	if sess.Status == Idle && sess.Reason == reason {
+		return nil, nil
+	}
+	return []Entry{r.status(Idle, reason, nil)}, st.setStatus(sess, Idle, reason)
 }
 
 // promptEntry is what the journal says of what the agent was given.

@@ -137,6 +137,8 @@ type Tree struct {
 	// Uncommitted says that BaseCommit holds, or shall hold, what the person had not
 	// committed.
 	Uncommitted bool `json:"uncommitted,omitempty"`
+	// Ready says that the worktree was prepared.
+	Ready bool `json:"ready,omitempty"`
 	// Home is where the home was when the worktree was used last.
 	Home string `json:"home,omitempty"`
 	// Removed says that the worktree is gone and can be made again from Saved.
