@@ -126,20 +126,21 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 
 // daemon is what exists while a daemon runs.
 type daemon struct {
-	server   *grpc.Server
-	chain    *chain
-	adopts   bool // orphans, which it has to sweep
-	service  *service
-	facades  *facade.Registry
-	sessions *session.Service
-	tasks    *task.Service
-	events   *event.Log
-	audit    *audit.Log
-	notify   *notifier // nil: the settings name no command
-	db       *storage.DB
-	keep     time.Duration // for which events and client keys are kept
-	logger   *slog.Logger
-	now      func() time.Time
+	server     *grpc.Server
+	chain      *chain
+	adopts     bool // orphans, which it has to sweep
+	service    *service
+	facades    *facade.Registry
+	sessions   *session.Service
+	tasks      *task.Service
+	events     *event.Log
+	audit      *audit.Log
+	notify     *notifier   // nil: the settings name no command
+	dispatcher *dispatcher // nil: the settings want none
+	db         *storage.DB
+	keep       time.Duration // for which events and client keys are kept
+	logger     *slog.Logger
+	now        func() time.Time
 }
 
 // build puts the daemon together.
@@ -219,8 +220,13 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	sessionv1.RegisterSessionServiceServer(server, sessions)
 	taskv1.RegisterTaskServiceServer(server, tasks)
 	workspacev1.RegisterWorkspaceServiceServer(server, workspace.NewService(workspaces))
+	var ready *dispatcher
+	if most := cfg.Settings.Tasks.Dispatch; most > 0 {
+		ready = &dispatcher{tasks: tasks, workspaces: workspaces, most: most, logger: logger, now: now, rests: map[string]time.Time{}}
+	}
 	return &daemon{
-		server: server, chain: ch, service: about, facades: facades, sessions: sessions, tasks: tasks, events: events, audit: records, notify: notify, db: db,
+		dispatcher: ready,
+		server:     server, chain: ch, service: about, facades: facades, sessions: sessions, tasks: tasks, events: events, audit: records, notify: notify, db: db,
 		keep: keepFor(cfg.Settings.Events), logger: logger, now: now,
 	}, nil
 }
@@ -235,6 +241,12 @@ func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
 		g.Go(func() error { d.notify.Run(ctx); return nil })
 	}
 	g.Go(func() error { d.every(ctx, sweepEvery, "end expired leases", d.tasks.Sweep); return nil })
+	if d.dispatcher != nil {
+		g.Go(func() error {
+			d.every(ctx, dispatchEvery, "start sessions for ready tasks", d.dispatcher.round)
+			return nil
+		})
+	}
 	if d.adopts {
 		g.Go(func() error { d.every(ctx, orphanEvery, "end what killed shims left", d.sweepOrphans()); return nil })
 	}
