@@ -79,6 +79,9 @@ type Server struct {
 	Command string
 	Args    []string
 	Env     map[string]string
+	// Trusted says that its tools need no permission: they cannot do what the agent may
+	// not. Agents that cannot be told ask nevertheless.
+	Trusted bool
 }
 
 // Permissions is what an agent may do without asking.

@@ -182,7 +182,7 @@ func (o *opening) enter(ctx context.Context) error {
 		}
 	}
 	var e entered
-	err := o.call(ctx, acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: o.agent.spec.Dir, McpServers: o.servers()}, &e)
+	err := o.call(ctx, acp.AgentMethodSessionNew, acp.NewSessionRequest{Cwd: o.agent.spec.Dir, McpServers: o.servers(), Meta: o.meta()}, &e)
 	if err != nil {
 		return o.refusedSession(err)
 	}
@@ -202,8 +202,8 @@ func (o *opening) load(ctx context.Context, id string) (bool, error) {
 		method string
 		params any
 	}{
-		{o.can.Load, acp.AgentMethodSessionLoad, acp.LoadSessionRequest{SessionId: acp.SessionId(id), Cwd: o.agent.spec.Dir, McpServers: o.servers()}},
-		{o.can.resumes(), acp.AgentMethodSessionResume, acp.ResumeSessionRequest{SessionId: acp.SessionId(id), Cwd: o.agent.spec.Dir, McpServers: o.servers()}},
+		{o.can.Load, acp.AgentMethodSessionLoad, acp.LoadSessionRequest{SessionId: acp.SessionId(id), Cwd: o.agent.spec.Dir, McpServers: o.servers(), Meta: o.meta()}},
+		{o.can.resumes(), acp.AgentMethodSessionResume, acp.ResumeSessionRequest{SessionId: acp.SessionId(id), Cwd: o.agent.spec.Dir, McpServers: o.servers(), Meta: o.meta()}},
 	}
 	why := "it can neither load nor resume sessions"
 	for _, attempt := range attempts {
@@ -257,6 +257,21 @@ func (o *opening) servers() []acp.McpServer {
 		list = append(list, acp.McpServer{Stdio: &acp.McpServerStdio{Name: s.Name, Command: s.Command, Args: args, Env: env}})
 	}
 	return list
+}
+
+// meta returns what only some agents understand. Claude's adapter passes rules on to
+// Claude, which then does not ask before it calls a tool of a server that is trusted.
+func (o *opening) meta() map[string]any {
+	var allowed []string
+	for _, s := range o.agent.spec.Servers {
+		if s.Trusted {
+			allowed = append(allowed, "mcp__"+s.Name)
+		}
+	}
+	if len(allowed) == 0 {
+		return nil
+	}
+	return map[string]any{"claudeCode": map[string]any{"options": map[string]any{"allowedTools": allowed}}}
 }
 
 // chooseModel sets the model that was asked for.
