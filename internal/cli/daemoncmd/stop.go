@@ -27,6 +27,9 @@ func stop(e *env.Env) *cli.Command {
 				return err
 			}
 			resp, err := c.Stop(ctx, &daemonv1.StopRequest{})
+			if fault.Of(err) == fault.PermissionDenied {
+				return err // by a daemon that answers: an agent has asked
+			}
 			if err != nil {
 				held, lockErr := e.Home.Held()
 				if lockErr != nil {
