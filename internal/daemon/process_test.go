@@ -66,11 +66,7 @@ func TestAsKnocker(t *testing.T) {
 // its standard input, and says for each what came of it.
 func TestAsClient(t *testing.T) {
 	if args := flag.Args(); len(args) > 0 {
-		conn, err := hostclient.Dial("", args[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := &client{conn: conn, ctx: t.Context()}
+		c := &client{socket: args[0], ctx: t.Context()}
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			var req order
 			if err := json.Unmarshal(lines.Bytes(), &req); err != nil {
@@ -88,6 +84,7 @@ type order struct {
 	Do, Reference, Directory, Facade string
 	Scope                            toolv1.Scope
 	Destroy                          bool
+	Again                            bool // over a new connection
 }
 
 // outcome is what came of it.
@@ -100,6 +97,7 @@ type outcome struct {
 }
 
 type client struct {
+	socket string
 	conn   *grpc.ClientConn
 	ctx    context.Context //nolint:containedctx // of the process
 	facade string
@@ -111,6 +109,11 @@ func (c *client) carryOut(req order) (out outcome) {
 		ctx = metadata.AppendToOutgoingContext(ctx, "compozy-facade", id)
 	}
 	var err error
+	if c.conn == nil || req.Again {
+		if c.conn, err = hostclient.Dial("", c.socket); err != nil {
+			return outcome{Kind: "dial", Message: err.Error()}
+		}
+	}
 	workspaces, tasks, host := workspacev1.NewWorkspaceServiceClient(c.conn), taskv1.NewTaskServiceClient(c.conn), daemonv1.NewDaemonServiceClient(c.conn)
 	selector := &workspacev1.Selector{Reference: req.Reference, Source: "--workspace", Directory: req.Directory}
 	switch req.Do {
@@ -489,6 +492,51 @@ func TestTheEndOfASessionIsNoPromotion(t *testing.T) {
 	for _, do := range []string{"list", "workspaces", "attach"} {
 		if got := r.do(t, order{Do: do, Reference: h.a.GetId()}); got.Kind != "permission_denied" || !strings.Contains(got.Message, "session s1, which this process belongs to, has ended") {
 			t.Errorf("%s: %+v", do, got)
+		}
+	}
+}
+
+func TestWhatAKilledShimLeftIsRefusedAndEnded(t *testing.T) {
+	if err := process.Adopt(); err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, "")
+	r := h.below(t, h.agent())
+	if got := r.do(t, order{Do: "resolve"}); got.Text != "api" {
+		t.Fatalf("resolve: %+v", got)
+	}
+	sweep := h.sweepOrphans()
+	if err := sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	shim, err := process.Of(r.Process.Pid)
+	if err := errors.Join(err, r.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); shim.Alive(); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the shim lives")
+		}
+	}
+	h.agents.Store(&map[process.ID]Agent{})
+	for _, again := range []bool{false, true} {
+		if got := r.do(t, order{Do: "workspaces", Again: again}); got.Kind != "permission_denied" && got.Kind != "unavailable" {
+			t.Errorf("over a new connection %t: %+v", again, got)
+		}
+	}
+	ended := make(chan bool)
+	go func() { ended <- !r.out.Scan() }()
+	for ticker := time.NewTicker(5 * time.Millisecond); ; {
+		select {
+		case gone := <-ended:
+			if !gone || r.out.Err() != nil {
+				t.Errorf("it lives, and said %q, %v", r.out.Text(), r.out.Err())
+			}
+			return
+		case <-ticker.C:
+			if err := sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }
