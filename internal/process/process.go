@@ -9,6 +9,14 @@
 // What descends from a process is found by looking at all processes. A process that leaves
 // its parent (by forking twice, by a group or a session of its own) stays a descendant as
 // long as an ancestor has adopted it, see Adopt; Linux alone can do that.
+//
+// This is order, and no prison. What a process has another program of the same user do for
+// it (a service manager, cron, a terminal multiplexer, a container engine) does not descend
+// from it. Two things can be missed on Linux: what made a session of its own within the two
+// seconds before its shim was killed, which the daemon still takes for nobody's; and what
+// had one when shim and daemon were killed at the same moment, which then belongs to the
+// first process of the machine. On macOS a process that forks twice is lost at once, and
+// an agent outlives a shim that is killed.
 package process
 
 import (
