@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"compozy.dev/compozy/internal/agent"
-	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/git"
 	"compozy.dev/compozy/internal/process"
@@ -357,13 +356,15 @@ type promptEntry struct {
 }
 
 // promptOf returns what an agent is given of an input: its text, and in front of it who
-// sent it, unless that was the operator.
+// sent it, if that was another agent or the daemon. A person's own words, whichever client
+// they came by, are given as they are.
 func (st *store) promptOf(in *Input) (string, error) {
 	sender := in.Sender
-	if sender == (auth.Principal{}).String() {
+	id, ok := strings.CutPrefix(sender, "session:")
+	if !ok && sender != daemon {
 		return in.Text, nil
 	}
-	if id, ok := strings.CutPrefix(sender, "session:"); ok {
+	if ok {
 		from, err := st.get(id)
 		switch {
 		case err == nil:

@@ -101,17 +101,20 @@ func TestPromptsArriveExactly(t *testing.T) {
 	}
 }
 
-func TestPromptOfAnotherPrincipalNamesIt(t *testing.T) {
+func TestPromptOfAnotherAgentNamesItAndOfAPersonNobody(t *testing.T) {
 	g := newRig(t)
 	first := g.create(&sessionv1.CreateRequest{Prompt: "SAY a"}).GetId()
-	id := g.create(&sessionv1.CreateRequest{Prompt: "SAY b"}).GetId()
-	by := auth.Principal{Kind: auth.Session, ID: first}
-	if _, err := g.s.Send(g.as(by), &sessionv1.SendRequest{Id: id, Text: "SAY c"}); err != nil {
-		t.Fatal(err)
+	id := g.create(&sessionv1.CreateRequest{Prompt: "b"}).GetId()
+	for i, by := range []auth.Principal{{Kind: auth.Session, ID: first}, {Kind: auth.Facade, ID: "fac_a", Launch: true}, {}} {
+		if _, err := g.s.Send(g.as(by), &sessionv1.SendRequest{Id: id, Text: "c"}); err != nil {
+			t.Fatal(err)
+		}
+		g.idle(id, i+2)
 	}
-	g.idle(id, 2)
-	if got := g.said(id, 2); !strings.HasPrefix(got, "[from session s1]") || !strings.HasSuffix(got, "c") {
-		t.Errorf("said %q", got)
+	for i, want := range []string{"b", "[from session s1]c", "c", "c"} { // the agent echoes line by line
+		if got := g.said(id, i+1); got != want {
+			t.Errorf("turn %d said %q, want %q", i+1, got, want)
+		}
 	}
 }
 
