@@ -79,7 +79,7 @@ func (a *roster) list(ws workspace.Workspace) ([]session.Agent, error) {
 	}
 	var list []session.Agent
 	for _, k := range agent.Catalogue() {
-		known := session.Agent{Name: k.Name, Title: k.Title, Env: k.Env}
+		known := session.Agent{Name: k.Name, Title: k.Title, Environment: k.Environment}
 		if program, ok := agent.Find(k, path); ok {
 			known.Command = append([]string{program}, k.Args...)
 		} else {
@@ -105,8 +105,7 @@ func declare(known *session.Agent, declared config.Agent, path string) {
 	if declared.Title != "" {
 		known.Title = declared.Title
 	}
-	known.Env = slices.Concat(known.Env, declared.Env)
-	known.Model, known.Permissions, known.MayLaunch = declared.Model, declared.Permissions, declared.MayLaunch
+	known.Env, known.Model, known.Permissions, known.MayLaunch = declared.Env, declared.Model, declared.Permissions, declared.MayLaunch
 	if len(declared.Command) > 0 {
 		known.Missing = ""
 		known.Command = slices.Clone(declared.Command)

@@ -44,6 +44,21 @@ func (s *Service) environment(a Agent, rules Rules) []string {
 	return env
 }
 
+// equip returns the environment of an agent that runs with permissions p, and whether
+// that alone makes it keep to them. It does not where the settings name the same variables.
+func (s *Service) equip(a Agent, rules Rules, p agent.Permissions) (env []string, permitted bool) {
+	if a.Environment == nil {
+		return s.environment(a, rules), false
+	}
+	own, permitted := a.Environment(p)
+	a.Env = slices.Concat(own, a.Env)
+	env = s.environment(a, rules)
+	for _, variable := range own {
+		permitted = permitted && slices.Contains(env, variable)
+	}
+	return env, permitted
+}
+
 // servers returns the MCP servers that an agent gets: the relay of its own workspace. The
 // daemon knows by the process which session speaks, so there is nothing to tell it.
 func (s *Service) servers(workspace string) []agent.Server {

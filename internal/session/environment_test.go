@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/agent/agenttest"
 )
 
@@ -36,6 +37,36 @@ func TestAgentGetsAnEnvironmentThatIsBuiltAndNotInherited(t *testing.T) {
 	for _, line := range lines {
 		if name, _, _ := strings.Cut(line, "="); !slices.Contains(known, name) {
 			t.Errorf("it has %s", line)
+		}
+	}
+}
+
+func TestPermissionsReachAnAgentThatHasNoModesByItsEnvironment(t *testing.T) {
+	environment := func(p agent.Permissions) ([]string, bool) {
+		return []string{"ALWAYS=yes", "RULES=" + p.String()}, true
+	}
+	bare := agenttest.Command("--modes=none")
+	g := newRig(t, func(g *rig) {
+		g.more = []Agent{
+			{Name: "kept", Command: bare, Environment: environment, Env: []string{"KEY=value"}},
+			{Name: "loose", Command: bare, Environment: environment, Env: []string{"RULES=mine"}},
+		}
+	})
+	for name, test := range map[string]struct {
+		permissions sessionv1.Permissions
+		rules       string
+		notices     int
+	}{
+		"kept":  {sessionv1.Permissions_PERMISSIONS_EDITS, "edits", 0},
+		"loose": {sessionv1.Permissions_PERMISSIONS_ASK, "mine", 1}, // its settings decide, which is said
+	} {
+		id := g.create(&sessionv1.CreateRequest{Agent: name, AllowDuplicate: true, Permissions: test.permissions, Prompt: "RUN echo $ALWAYS $RULES $KEY"}).GetId()
+		g.idle(id, 1)
+		if got, want := strings.Fields(g.said(id, 1)), []string{"yes", test.rules}; !slices.Equal(got[:2], want) {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
+		if got := g.get(id).Notices; len(got) != test.notices {
+			t.Errorf("%s: notices %q", name, got)
 		}
 	}
 }

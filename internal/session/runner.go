@@ -184,10 +184,11 @@ func (r *runner) start(ctx context.Context) (*agent.Agent, error) {
 	if r.dir, err = r.place(ctx, sess); err != nil {
 		return nil, err
 	}
+	permissions := rank(sess.Permissions)
+	env, permitted := r.s.equip(r.known, r.rules, permissions)
 	a, err := agent.Start(agent.Spec{
-		Shim: r.s.cfg.Shim, Command: r.known.Command, Dir: r.dir,
-		Env: r.s.environment(r.known, r.rules), Servers: r.s.servers(r.ws.ID),
-		Permissions: rank(sess.Permissions), Model: sess.Model, Load: sess.AgentSession, Handler: r,
+		Shim: r.s.cfg.Shim, Command: r.known.Command, Dir: r.dir, Env: env, Servers: r.s.servers(r.ws.ID),
+		Permissions: permissions, Permitted: permitted, Model: sess.Model, Load: sess.AgentSession, Handler: r,
 	})
 	if err != nil {
 		return nil, err

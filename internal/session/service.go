@@ -7,6 +7,7 @@ import (
 	"time"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/git"
 	"compozy.dev/compozy/internal/process"
@@ -80,7 +81,11 @@ type Agent struct {
 	Command []string
 	// Missing says what to do where it cannot be started; empty: it can.
 	Missing string
-	// Env are variables that it gets beside the common ones, as NAME=value.
+	// Environment returns the variables that it needs to run with permissions p, and whether
+	// it keeps to them by these alone, so that it needs no mode; nil: it needs none.
+	Environment func(p agent.Permissions) (env []string, permitted bool)
+	// Env are variables that it gets beside the common ones, as NAME=value. They go before
+	// those of Environment.
 	Env []string
 	// Model is the one that it is started with where the caller names none.
 	Model string
