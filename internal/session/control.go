@@ -169,7 +169,7 @@ func (s *Service) stop(ctx context.Context, list []*Session, by string) error {
 	err := s.do(ctx, func(st *store) error {
 		going = nil
 		for _, sess := range list {
-			now, err := st.get(sess.ID)
+			now, err := st.hold(sess.ID)
 			if err != nil {
 				return err
 			}
@@ -215,7 +215,7 @@ func (s *Service) stop(ctx context.Context, list []*Session, by string) error {
 // ended before it was told.
 func (s *Service) stopped(ctx context.Context, id, by string) error {
 	return s.do(ctx, func(st *store) error {
-		sess, err := st.get(id)
+		sess, err := st.hold(id)
 		if err != nil || sess.Status != Stopping {
 			return err
 		}
@@ -350,7 +350,7 @@ func (s *Service) Archive(ctx context.Context, req *sessionv1.ArchiveRequest) (*
 		tree, notices := s.putAway(ctx, sess)
 		resp.Notices = append(resp.Notices, notices...)
 		err := s.do(ctx, func(st *store) error {
-			now, err := st.get(sess.ID)
+			now, err := st.hold(sess.ID)
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/process"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/storage/storagetest"
 )
 
 func (g *rig) stopSession(ids ...string) []*sessionv1.Session {
@@ -531,4 +532,90 @@ func TestByProcessKnowsALiveSessionAndNoOther(t *testing.T) {
 	if _, ok := g.s.ByProcess([]process.ID{shim}); ok {
 		t.Error("a session that has ended has a process")
 	}
+}
+
+// TestCallsOfAllSortsAtOnceKeepASessionWhole has many callers do what they can with a few
+// sessions at once. Whatever comes of it, each session ends as it can be, and no prompt
+// that was acknowledged is lost or delivered twice.
+func TestCallsOfAllSortsAtOnceKeepASessionWhole(t *testing.T) {
+	for _, engine := range []storagetest.Engine{storagetest.SQLite, storagetest.Postgres} {
+		t.Run(string(engine), func(t *testing.T) {
+			g := newRig(t, func(g *rig) { g.engine = engine })
+			const sessions, callers, calls = 3, 4, 12
+			var ids []string
+			for range sessions {
+				ids = append(ids, g.create(&sessionv1.CreateRequest{AllowDuplicate: true, Prompt: "SAY first", Permissions: sessionv1.Permissions_PERMISSIONS_ASK}).GetId())
+			}
+			var mu sync.Mutex
+			sent := map[string]int{}
+			var all sync.WaitGroup
+			for caller := range callers {
+				all.Go(func() {
+					for n := range calls {
+						id := ids[(caller+n)%sessions]
+						if err := g.meddle(id, (caller*7+n*5)%6, func() {
+							mu.Lock()
+							sent[id]++
+							mu.Unlock()
+						}); err != nil && fault.Of(err) != fault.Conflict && fault.Of(err) != fault.NotFound {
+							t.Errorf("caller %d, call %d: %v", caller, n, err)
+						}
+					}
+				})
+			}
+			all.Wait()
+			for _, id := range ids {
+				g.stopSession(id)
+				queued, delivered := 0, map[int]bool{}
+				for _, in := range g.inputs(id) {
+					switch {
+					case in.State == Queued:
+						queued++
+					case in.Turn == 0 || delivered[in.Turn]:
+						t.Errorf("input %+v", in)
+					default:
+						delivered[in.Turn] = true
+					}
+				}
+				if got := queued + len(delivered); got != sent[id]+1 {
+					t.Errorf("%d inputs, and %d were acknowledged", got, sent[id]+1)
+				}
+				for _, turn := range g.turns(id) {
+					if turn.EndedAt.IsZero() || turn.StopReason == "" {
+						t.Errorf("turn %+v", turn)
+					}
+				}
+				if s := g.get(id); s.Status != Stopped || s.Process.PID != 0 || s.Question != "" {
+					t.Errorf("session %+v", s)
+				}
+			}
+		})
+	}
+}
+
+// meddle makes a call of one of six sorts, and says if a prompt was acknowledged.
+func (g *rig) meddle(id string, sort int, acknowledged func()) error {
+	var err error
+	switch sort {
+	case 0:
+		_, err = g.s.Interrupt(g.operator(), &sessionv1.InterruptRequest{Ids: []string{id}})
+	case 1:
+		_, err = g.s.Stop(g.operator(), &sessionv1.StopRequest{Ids: []string{id}})
+	case 2:
+		_, err = g.s.Resume(g.operator(), &sessionv1.ResumeRequest{Ids: []string{id}})
+	case 3:
+		var q *sessionv1.QuestionResponse
+		if q, err = g.s.Question(g.operator(), &sessionv1.QuestionRequest{Id: id}); err == nil && q.GetPending() {
+			_, err = g.answer(auth.Principal{}, id, q.GetQuestionId(), "1")
+		}
+	case 4:
+		if _, err = g.s.Send(g.operator(), &sessionv1.SendRequest{Id: id, Text: "WAIT", Mode: sessionv1.SendMode_SEND_MODE_INTERRUPT}); err == nil {
+			acknowledged()
+		}
+	default:
+		if _, err = g.s.Send(g.operator(), &sessionv1.SendRequest{Id: id, Text: lowAsk}); err == nil {
+			acknowledged()
+		}
+	}
+	return err
 }

@@ -149,7 +149,7 @@ func (s *Service) leaveQueue(ctx context.Context, sess *Session, rules Rules) (p
 		if err := st.lock(); err != nil {
 			return err
 		}
-		now, err := st.get(sess.ID)
+		now, err := st.hold(sess.ID)
 		if err != nil || now.Status != Starting || now.Reason != queuedReason {
 			return err
 		}
@@ -166,7 +166,7 @@ func (s *Service) leaveQueue(ctx context.Context, sess *Session, rules Rules) (p
 // fails ends a session that cannot be started.
 func (s *Service) fails(ctx context.Context, sess *Session, why error) error {
 	return s.asDaemon(ctx, sess.Workspace, func(st *store) error {
-		now, err := st.get(sess.ID)
+		now, err := st.hold(sess.ID)
 		if err != nil || now.Status != Starting {
 			return err
 		}
@@ -245,7 +245,7 @@ func (s *Session) fresh() bool {
 // lose says that a session has ended with an earlier daemon.
 func (s *Service) lose(ctx context.Context, sess *Session, to Status, reason string) error {
 	err := s.asDaemon(ctx, sess.Workspace, func(st *store) error {
-		now, err := st.get(sess.ID)
+		now, err := st.hold(sess.ID)
 		if err != nil {
 			return err
 		}

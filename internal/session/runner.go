@@ -252,7 +252,7 @@ func (r *runner) status(to Status, reason string, notices []string) Entry {
 // what fn changes of it.
 func (r *runner) change(fn func(st *store, sess *Session) ([]Entry, error)) error {
 	return r.journal.do(func(st *store) ([]Entry, error) {
-		sess, err := st.get(r.id)
+		sess, err := st.hold(r.id)
 		if err != nil {
 			return nil, err
 		}
@@ -731,7 +731,7 @@ func (r *runner) tick(ctx context.Context) {
 	number := r.open.Number
 	err := r.s.db.Do(ctx, func(tx *storage.Tx) error {
 		st := storeOf(tx, r.ws.ID)
-		sess, err := st.get(r.id)
+		sess, err := st.hold(r.id)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,17 +28,18 @@ const patience = 30 * time.Second
 
 // rig is a Service with a real database and scripted agents.
 type rig struct {
-	t     *testing.T
-	db    *storage.DB
-	s     *Service
-	ws    workspace.Workspace
-	home  string
-	rules Rules
-	flags []string // of the scripted agent
-	more  []Agent
-	setup []string
-	copy  []string
-	tasks Tasks
+	t      *testing.T
+	engine storagetest.Engine
+	db     *storage.DB
+	s      *Service
+	ws     workspace.Workspace
+	home   string
+	rules  Rules
+	flags  []string // of the scripted agent
+	more   []Agent
+	setup  []string
+	copy   []string
+	tasks  Tasks
 
 	stop context.CancelFunc
 	over chan error
@@ -49,7 +49,7 @@ type rig struct {
 func newRig(t *testing.T, change ...func(g *rig)) *rig {
 	t.Helper()
 	g := &rig{
-		t: t, db: storagetest.Open(t, storagetest.SQLite), home: t.TempDir(),
+		t: t, engine: storagetest.SQLite, home: t.TempDir(),
 		ws: workspace.Workspace{ID: "ws_a", Name: "a", Root: t.TempDir()},
 		rules: Rules{
 			MaxLive: 8, StartsPerMinute: 1000, StartTimeout: patience, AnswerTimeout: time.Hour,
@@ -59,6 +59,7 @@ func newRig(t *testing.T, change ...func(g *rig)) *rig {
 	for _, c := range change {
 		c(g)
 	}
+	g.db = storagetest.Open(t, g.engine)
 	g.start()
 	t.Cleanup(func() { g.end() })
 	return g
@@ -291,5 +292,3 @@ func TestSessionWorksOnItsPromptsOneByOne(t *testing.T) {
 	_, err = g.s.Send(g.operator(), &sessionv1.SendRequest{Id: "s1", Text: "SAY four"})
 	wantKind(t, err, fault.Conflict, "s1", "stopped", "sessions__resume")
 }
-
-var _ sync.Mutex

@@ -20,6 +20,17 @@ func (st *store) lock() error {
 	return nil
 }
 
+// hold returns the session with this id, which nobody else changes until the transaction
+// ends. SQLite has one writer anyway.
+func (st *store) hold(id string) (*Session, error) {
+	if st.tx.Dialect().Postgres() {
+		if _, err := st.tx.Exec(`SELECT 1 FROM session WHERE id = ? FOR UPDATE`, id); err != nil {
+			return nil, fmt.Errorf("lock session %q: %w", id, err)
+		}
+	}
+	return st.get(id)
+}
+
 // descendants returns how many sessions descend from the one with this id.
 func (st *store) descendants(root string) (n int, err error) {
 	err = st.tx.QueryRow(`SELECT count(*) FROM session WHERE root_id = ? AND id <> ? AND workspace_id = ?`, root, root, st.workspace).Scan(&n)

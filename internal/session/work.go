@@ -227,7 +227,7 @@ func (s *Service) amend(ctx context.Context, sess *Session, fn func(now *Session
 		}
 	}
 	return s.asDaemon(ctx, sess.Workspace, func(st *store) error {
-		now, err := st.get(sess.ID)
+		now, err := st.hold(sess.ID)
 		if err != nil {
 			return err
 		}
