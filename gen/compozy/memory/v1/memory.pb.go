@@ -2029,14 +2029,14 @@ const file_compozy_memory_v1_memory_proto_rawDesc = "" +
 	"\x14ARCHIVED_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ARCHIVED_EXCLUDE\x10\x01\x12\x14\n" +
 	"\x10ARCHIVED_INCLUDE\x10\x02\x12\x11\n" +
-	"\rARCHIVED_ONLY\x10\x032\xc8\a\n" +
+	"\rARCHIVED_ONLY\x10\x032\xce\a\n" +
 	"\rMemoryService\x12q\n" +
 	"\x05Store\x12\x1f.compozy.memory.v1.StoreRequest\x1a .compozy.memory.v1.StoreResponse\"%\xaa\x9f\x19!\n" +
 	"\x1f\n" +
-	"\x05store\x10\x02\x18\x02 \x01(\x012\x0eStore a memory\x12r\n" +
-	"\x06Update\x12 .compozy.memory.v1.UpdateRequest\x1a!.compozy.memory.v1.UpdateResponse\"#\xaa\x9f\x19\x1f\n" +
-	"\x1d\n" +
-	"\x06update\x10\x02\x18\x022\x0fChange a memory\x12{\n" +
+	"\x05store\x10\x02\x18\x02 \x01(\x012\x0eStore a memory\x12t\n" +
+	"\x06Update\x12 .compozy.memory.v1.UpdateRequest\x1a!.compozy.memory.v1.UpdateResponse\"%\xaa\x9f\x19!\n" +
+	"\x1f\n" +
+	"\x06update\x10\x02\x18\x02(\x032\x0fChange a memory\x12{\n" +
 	"\aArchive\x12!.compozy.memory.v1.ArchiveRequest\x1a\".compozy.memory.v1.ArchiveResponse\")\xaa\x9f\x19%\n" +
 	"#\n" +
 	"\aarchive\x10\x02\x18\x02 \x01(\x032\x10Archive memories\x12\x85\x01\n" +
@@ -2045,13 +2045,13 @@ const file_compozy_memory_v1_memory_proto_rawDesc = "" +
 	"\tunarchive\x10\x02\x18\x02 \x01(\x032\x12Unarchive memories\x12y\n" +
 	"\x06Recall\x12 .compozy.memory.v1.RecallRequest\x1a!.compozy.memory.v1.RecallResponse\"*\xaa\x9f\x19&\n" +
 	"$\n" +
-	"\x06recall\x10\x01\x18\x01(\x012\x14Recall what is known\x12h\n" +
-	"\x04List\x12\x1e.compozy.memory.v1.ListRequest\x1a\x1f.compozy.memory.v1.ListResponse\"\x1f\xaa\x9f\x19\x1b\n" +
-	"\x19\n" +
-	"\x04list\x10\x01\x18\x012\rList memories\x12d\n" +
-	"\x03Get\x12\x1d.compozy.memory.v1.GetRequest\x1a\x1e.compozy.memory.v1.GetResponse\"\x1e\xaa\x9f\x19\x1a\n" +
-	"\x18\n" +
-	"\x03get\x10\x01\x18\x012\rRead a memory\x12t\n" +
+	"\x06recall\x10\x01\x18\x01(\x012\x14Recall what is known\x12j\n" +
+	"\x04List\x12\x1e.compozy.memory.v1.ListRequest\x1a\x1f.compozy.memory.v1.ListResponse\"!\xaa\x9f\x19\x1d\n" +
+	"\x1b\n" +
+	"\x04list\x10\x01\x18\x01(\x032\rList memories\x12f\n" +
+	"\x03Get\x12\x1d.compozy.memory.v1.GetRequest\x1a\x1e.compozy.memory.v1.GetResponse\" \xaa\x9f\x19\x1c\n" +
+	"\x1a\n" +
+	"\x03get\x10\x01\x18\x01(\x032\rRead a memory\x12t\n" +
 	"\x06Forget\x12 .compozy.memory.v1.ForgetRequest\x1a!.compozy.memory.v1.ForgetResponse\"%\xaa\x9f\x19!\n" +
 	"\x1f\n" +
 	"\x06forget\x10\x02\x18\x03(\x032\x0fForget for good\x1a\n" +

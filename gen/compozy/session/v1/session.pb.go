@@ -5369,7 +5369,7 @@ const file_compozy_session_v1_session_proto_rawDesc = "" +
 	"\x14ARCHIVED_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ARCHIVED_EXCLUDE\x10\x01\x12\x14\n" +
 	"\x10ARCHIVED_INCLUDE\x10\x02\x12\x11\n" +
-	"\rARCHIVED_ONLY\x10\x032\xec\x17\n" +
+	"\rARCHIVED_ONLY\x10\x032\xf2\x17\n" +
 	"\x0eSessionService\x12l\n" +
 	"\x04List\x12\x1f.compozy.session.v1.ListRequest\x1a .compozy.session.v1.ListResponse\"!\xaa\x9f\x19\x1d\n" +
 	"\x1b\n" +
@@ -5394,10 +5394,10 @@ const file_compozy_session_v1_session_proto_rawDesc = "" +
 	"\fcancel_input\x10\x02\x18\x02 \x01(\x032\x12Take back a prompt\x12p\n" +
 	"\x04Read\x12\x1f.compozy.session.v1.ReadRequest\x1a .compozy.session.v1.ReadResponse\"%\xaa\x9f\x19!\n" +
 	"\x1f\n" +
-	"\x04read\x10\x01\x18\x01(\x012\x11Read a transcript\x12w\n" +
-	"\x06Search\x12!.compozy.session.v1.SearchRequest\x1a\".compozy.session.v1.SearchResponse\"&\xaa\x9f\x19\"\n" +
-	" \n" +
-	"\x06search\x10\x01\x18\x012\x12Search transcripts\x12z\n" +
+	"\x04read\x10\x01\x18\x01(\x012\x11Read a transcript\x12y\n" +
+	"\x06Search\x12!.compozy.session.v1.SearchRequest\x1a\".compozy.session.v1.SearchResponse\"(\xaa\x9f\x19$\n" +
+	"\"\n" +
+	"\x06search\x10\x01\x18\x01(\x032\x12Search transcripts\x12z\n" +
 	"\x04Wait\x12\x1f.compozy.session.v1.WaitRequest\x1a .compozy.session.v1.WaitResponse\"/\xaa\x9f\x19+\n" +
 	")\n" +
 	"\x04wait\x10\x01\x18\x01(\x012\x1bWait for sessions and tasks\x12~\n" +
@@ -5406,10 +5406,10 @@ const file_compozy_session_v1_session_proto_rawDesc = "" +
 	"\bquestion\x10\x01\x18\x01(\x012\x0fRead a question\x12x\n" +
 	"\x06Answer\x12!.compozy.session.v1.AnswerRequest\x1a\".compozy.session.v1.AnswerResponse\"'\xaa\x9f\x19#\n" +
 	"!\n" +
-	"\x06answer\x10\x02\x18\x02(\x012\x11Answer a question\x12\x83\x01\n" +
-	"\tInterrupt\x12$.compozy.session.v1.InterruptRequest\x1a%.compozy.session.v1.InterruptResponse\")\xaa\x9f\x19%\n" +
-	"#\n" +
-	"\tinterrupt\x10\x02\x18\x02 \x012\x10Interrupt a turn\x12m\n" +
+	"\x06answer\x10\x02\x18\x02(\x012\x11Answer a question\x12\x85\x01\n" +
+	"\tInterrupt\x12$.compozy.session.v1.InterruptRequest\x1a%.compozy.session.v1.InterruptResponse\"+\xaa\x9f\x19'\n" +
+	"%\n" +
+	"\tinterrupt\x10\x02\x18\x02 \x01(\x032\x10Interrupt a turn\x12m\n" +
 	"\x04Stop\x12\x1f.compozy.session.v1.StopRequest\x1a .compozy.session.v1.StopResponse\"\"\xaa\x9f\x19\x1e\n" +
 	"\x1c\n" +
 	"\x04stop\x10\x02\x18\x02 \x012\x0eStop a session\x12w\n" +
@@ -5418,10 +5418,10 @@ const file_compozy_session_v1_session_proto_rawDesc = "" +
 	"\x06resume\x10\x02\x18\x02 \x012\x10Resume a session\x12y\n" +
 	"\x06Rename\x12!.compozy.session.v1.RenameRequest\x1a\".compozy.session.v1.RenameResponse\"(\xaa\x9f\x19$\n" +
 	"\"\n" +
-	"\x06rename\x10\x02\x18\x02 \x01(\x032\x10Rename a session\x12{\n" +
-	"\aArchive\x12\".compozy.session.v1.ArchiveRequest\x1a#.compozy.session.v1.ArchiveResponse\"'\xaa\x9f\x19#\n" +
-	"!\n" +
-	"\aarchive\x10\x02\x18\x02 \x012\x10Archive sessions\x12\x87\x01\n" +
+	"\x06rename\x10\x02\x18\x02 \x01(\x032\x10Rename a session\x12}\n" +
+	"\aArchive\x12\".compozy.session.v1.ArchiveRequest\x1a#.compozy.session.v1.ArchiveResponse\")\xaa\x9f\x19%\n" +
+	"#\n" +
+	"\aarchive\x10\x02\x18\x02 \x01(\x032\x10Archive sessions\x12\x87\x01\n" +
 	"\tUnarchive\x12$.compozy.session.v1.UnarchiveRequest\x1a%.compozy.session.v1.UnarchiveResponse\"-\xaa\x9f\x19)\n" +
 	"'\n" +
 	"\tunarchive\x10\x02\x18\x02 \x01(\x032\x12Unarchive sessions\x12u\n" +

@@ -6766,7 +6766,7 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"PLACE_LAST\x10\x02\x12\x10\n" +
 	"\fPLACE_BEFORE\x10\x03\x12\x0f\n" +
-	"\vPLACE_AFTER\x10\x042\x8d\x19\n" +
+	"\vPLACE_AFTER\x10\x042\x95\x19\n" +
 	"\vTaskService\x12c\n" +
 	"\x04List\x12\x1c.compozy.task.v1.ListRequest\x1a\x1d.compozy.task.v1.ListResponse\"\x1e\xaa\x9f\x19\x1a\n" +
 	"\x18\n" +
@@ -6774,10 +6774,10 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"List tasks\x12`\n" +
 	"\x03Get\x12\x1b.compozy.task.v1.GetRequest\x1a\x1c.compozy.task.v1.GetResponse\"\x1e\xaa\x9f\x19\x1a\n" +
 	"\x18\n" +
-	"\x03get\x10\x01\x18\x01(\x012\vRead a task\x12k\n" +
-	"\x06Search\x12\x1e.compozy.task.v1.SearchRequest\x1a\x1f.compozy.task.v1.SearchResponse\" \xaa\x9f\x19\x1c\n" +
-	"\x1a\n" +
-	"\x06search\x10\x01\x18\x012\fSearch tasks\x12k\n" +
+	"\x03get\x10\x01\x18\x01(\x012\vRead a task\x12m\n" +
+	"\x06Search\x12\x1e.compozy.task.v1.SearchRequest\x1a\x1f.compozy.task.v1.SearchResponse\"\"\xaa\x9f\x19\x1e\n" +
+	"\x1c\n" +
+	"\x06search\x10\x01\x18\x01(\x032\fSearch tasks\x12k\n" +
 	"\x04Tree\x12\x1c.compozy.task.v1.TreeRequest\x1a\x1d.compozy.task.v1.TreeResponse\"&\xaa\x9f\x19\"\n" +
 	" \n" +
 	"\x04tree\x10\x01\x18\x01(\x032\x12Show the task tree\x12}\n" +
@@ -6801,19 +6801,19 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\x04move\x10\x02\x18\x02 \x01(\x032\rReorder tasks\x12n\n" +
 	"\x06Import\x12\x1e.compozy.task.v1.ImportRequest\x1a\x1f.compozy.task.v1.ImportResponse\"#\xaa\x9f\x19\x1f\n" +
 	"\x1d\n" +
-	"\x06import\x10\x02\x18\x02 \x012\rImport a plan\x12i\n" +
-	"\x04Link\x12\x1c.compozy.task.v1.LinkRequest\x1a\x1d.compozy.task.v1.LinkResponse\"$\xaa\x9f\x19 \n" +
-	"\x1e\n" +
-	"\x04link\x10\x02\x18\x02 \x012\x10Set dependencies\x12i\n" +
+	"\x06import\x10\x02\x18\x02 \x012\rImport a plan\x12k\n" +
+	"\x04Link\x12\x1c.compozy.task.v1.LinkRequest\x1a\x1d.compozy.task.v1.LinkResponse\"&\xaa\x9f\x19\"\n" +
+	" \n" +
+	"\x04link\x10\x02\x18\x02 \x01(\x032\x10Set dependencies\x12i\n" +
 	"\x05Claim\x12\x1d.compozy.task.v1.ClaimRequest\x1a\x1e.compozy.task.v1.ClaimResponse\"!\xaa\x9f\x19\x1d\n" +
 	"\x1b\n" +
-	"\x05claim\x10\x02\x18\x02(\x012\fClaim a task\x12j\n" +
-	"\x05Renew\x12\x1d.compozy.task.v1.RenewRequest\x1a\x1e.compozy.task.v1.RenewResponse\"\"\xaa\x9f\x19\x1e\n" +
-	"\x1c\n" +
-	"\x05renew\x10\x02\x18\x02 \x012\rRenew a claim\x12r\n" +
-	"\aRelease\x12\x1f.compozy.task.v1.ReleaseRequest\x1a .compozy.task.v1.ReleaseResponse\"$\xaa\x9f\x19 \n" +
+	"\x05claim\x10\x02\x18\x02(\x012\fClaim a task\x12l\n" +
+	"\x05Renew\x12\x1d.compozy.task.v1.RenewRequest\x1a\x1e.compozy.task.v1.RenewResponse\"$\xaa\x9f\x19 \n" +
 	"\x1e\n" +
-	"\arelease\x10\x02\x18\x022\x0fRelease a claim\x12x\n" +
+	"\x05renew\x10\x02\x18\x02 \x01(\x032\rRenew a claim\x12t\n" +
+	"\aRelease\x12\x1f.compozy.task.v1.ReleaseRequest\x1a .compozy.task.v1.ReleaseResponse\"&\xaa\x9f\x19\"\n" +
+	" \n" +
+	"\arelease\x10\x02\x18\x02(\x032\x0fRelease a claim\x12x\n" +
 	"\bComplete\x12 .compozy.task.v1.CompleteRequest\x1a!.compozy.task.v1.CompleteResponse\"'\xaa\x9f\x19#\n" +
 	"!\n" +
 	"\bcomplete\x10\x02\x18\x02(\x012\x0fComplete a task\x12b\n" +
