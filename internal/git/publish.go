@@ -35,7 +35,7 @@ type Published struct {
 	Branch, Commit string
 	// Remote is the name of the remote; empty: there is none.
 	Remote string
-	// Pushed says that the remote has the commit.
+	// Pushed says that the remote has got something that it did not have.
 	Pushed bool
 	// PullRequest is the branch's; its URL is empty where there is none.
 	PullRequest PullRequest
@@ -78,10 +78,9 @@ func (r *Repo) Publish(ctx context.Context, wt Worktree, opts PublishOptions) (P
 		p.Notices = append(p.Notices, "nothing was pushed: the repository has no remote; `git remote add origin URL` gives it one")
 		return p, nil
 	}
-	if err := r.push(ctx, v, wt, to); err != nil {
+	if p.Pushed, err = r.push(ctx, v, wt, to); err != nil {
 		return Published{}, err
 	}
-	p.Pushed = true
 	pr, notice, err := r.open(ctx, v, wt, to, p.Commit, opts)
 	if err != nil {
 		return Published{}, err
@@ -227,7 +226,7 @@ func (v *view) onBranch(ctx context.Context, wt Worktree) error {
 
 // push pushes the branch, that one alone. It runs where the repository was opened, which is
 // where the address of a remote counts from if it is a relative path.
-func (r *Repo) push(ctx context.Context, v *view, wt Worktree, to remote) error {
+func (r *Repo) push(ctx context.Context, v *view, wt Worktree, to remote) (fresh bool, err error) {
 	ref := "refs/heads/" + wt.Branch
 	args := []string{"push", "--porcelain", "--no-verify", "--no-follow-tags", "--no-signed", "--recurse-submodules=no"}
 	here := slices.DeleteFunc(slices.Clone(to.destinations()), func(address string) bool {
@@ -238,22 +237,25 @@ func (r *Repo) push(ctx context.Context, v *view, wt Worktree, to remote) error 
 	case len(here) == len(to.destinations()):
 		args = append(args, "--receive-pack="+receive)
 	case len(here) > 0:
-		return fault.New(fault.Conflict, "the remote %s is both on this machine and elsewhere; publish to a remote that is one of them", to.name)
+		return false, fault.New(fault.Conflict, "the remote %s is both on this machine and elsewhere; publish to a remote that is one of them", to.name)
 	}
 	out, err := v.with(ctx, command{dir: r.own.top, args: append(args, "--", to.name, ref+":"+ref)})
 	if err == nil {
-		return nil
+		return slices.ContainsFunc(strings.Split(out, "\n"), func(line string) bool {
+			flag, _, ok := strings.Cut(line, "\t")
+			return ok && flag != "=" // which is: up to date
+		}), nil
 	}
 	if ctx.Err() != nil {
-		return err
+		return false, err
 	}
 	for line := range strings.Lines(out) {
 		if line, rejected := strings.CutPrefix(line, "!\t"); rejected {
 			_, why, _ := strings.Cut(strings.TrimSpace(line), "\t")
-			return fault.New(fault.Conflict, "%s refused %s: %s; if it has commits there that the worktree has not, have them merged in the worktree and publish again", to.name, wt.Branch, presentable(why))
+			return false, fault.New(fault.Conflict, "%s refused %s: %s; if it has commits there that the worktree has not, have them merged in the worktree and publish again", to.name, wt.Branch, presentable(why))
 		}
 	}
-	return fault.New(fault.Unavailable, "%s could not be pushed to %s: %s; check that `git push` works there without asking for anything", wt.Branch, to.name, complaint(err))
+	return false, fault.New(fault.Unavailable, "%s could not be pushed to %s: %s; check that `git push` works there without asking for anything", wt.Branch, to.name, complaint(err))
 }
 
 // receive is what serves a push to a path on this machine. The repository there has settings
