@@ -8,10 +8,15 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Mark stands where a secret was.
@@ -48,14 +53,16 @@ func New(secrets ...string) *Set {
 	return set
 }
 
-// spellings returns a secret in plain, hex, percent and base64 form. Inside a longer
-// text, base64 depends on where the secret begins in a group of three bytes: the letters
-// that every such text shares are used, in both alphabets.
+// spellings returns a secret in plain, hex, percent and base64 form, and as it stands
+// inside a JSON string. Inside a longer text, base64 depends on where the secret begins in
+// a group of three bytes: the letters that every such text shares are used, in both
+// alphabets.
 func spellings(secret string) []string {
 	out := []string{
 		secret, hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
 		url.QueryEscape(secret), url.PathEscape(secret),
 	}
+	out = append(out, quoted(secret)...)
 	for shift := range 3 {
 		padded := append(make([]byte, shift), secret...)
 		first, last := (shift*8+5)/6, len(padded)*8/6
@@ -64,6 +71,31 @@ func spellings(secret string) []string {
 		}
 	}
 	return out
+}
+
+// quoted returns the ways in which programs write a secret inside a JSON string: only what
+// has to be escaped, in addition what means something in HTML, or slashes, or all that is
+// not ASCII.
+func quoted(secret string) []string {
+	plain := strings.ToValidUTF8(secret, "\uFFFD")
+	var least bytes.Buffer
+	enc := json.NewEncoder(&least)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(plain)          // a string can always be encoded
+	html, _ := json.Marshal(plain) // as above
+	var ascii strings.Builder
+	inside := least.String()[1 : least.Len()-2] // without the quotes and the line's end
+	for _, r := range inside {
+		switch hi, lo := utf16.EncodeRune(r); {
+		case r < utf8.RuneSelf:
+			ascii.WriteRune(r)
+		case hi == unicode.ReplacementChar:
+			fmt.Fprintf(&ascii, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&ascii, `\u%04x\u%04x`, hi, lo)
+		}
+	}
+	return []string{inside, string(html[1 : len(html)-1]), strings.ReplaceAll(inside, "/", `\/`), ascii.String()}
 }
 
 // In reports whether data holds a secret in any of its forms.

@@ -44,6 +44,24 @@ func TestASecretIsTakenOutInEveryForm(t *testing.T) {
 	}
 }
 
+func TestASecretIsTakenOutOfJSON(t *testing.T) {
+	const secret = "pass\"w\\o<r>d/ü😀\nline"
+	set := redact.New(secret)
+	for name, form := range map[string]string{
+		"least":   `pass\"w\\o<r>d/ü😀\nline`,
+		"HTML":    `pass\"w\\o\u003cr\u003ed/ü😀\nline`,
+		"slashes": `pass\"w\\o<r>d\/ü😀\nline`,
+		"ASCII":   `pass\"w\\o<r>d/\u00fc\ud83d\ude00\nline`,
+	} {
+		if got := set.String(`{"k":"` + form + `"}`); got != `{"k":"`+redact.Mark+`"}` {
+			t.Errorf("%s: %s", name, got)
+		}
+		if !set.In([]byte(form)) {
+			t.Errorf("%s: In = false", name)
+		}
+	}
+}
+
 func TestHarmlessTextStays(t *testing.T) {
 	for _, set := range []*redact.Set{{}, redact.New(), redact.New(canary, "short", "")} {
 		for _, text := range []string{"", "short", "nothing to see", "s3cr3t/canary"} {
