@@ -314,8 +314,17 @@ func (st *store) descend(d *draft) error {
 	if n >= most {
 		return fault.New(fault.PermissionDenied, "session %s and those it started have started %d sessions, as many as agents.%s.may_launch allows", root.Handle(), n, root.Agent)
 	}
+	if d.session.Isolation == InWorkspace && parent.Isolation == InWorktree {
+		return fault.New(fault.PermissionDenied, "session %s works in a worktree, so those that it starts may not work in the workspace itself; leave isolation out", parent.Handle())
+	}
 	d.session.Parent, d.session.Root, d.session.Depth = parent.ID, root.ID, parent.Depth+1
 	d.lower(parent.Permissions, "session "+parent.Handle()+", which starts it,")
+	// Publishing is not an agent's to decide: what it starts does it where it does itself, or
+	// where the settings want it of all.
+	if d.session.Autopilot && !parent.Autopilot && !d.rules.Autopilot {
+		d.session.Autopilot = false
+		d.session.Notices = append(d.session.Notices, fmt.Sprintf("autopilot is off: session %s, which starts it, has none", parent.Handle()))
+	}
 	return nil
 }
 

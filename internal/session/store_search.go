@@ -20,6 +20,20 @@ type hit struct {
 	at      int64
 }
 
+// family returns the handles of a session and of those that it started.
+func (st *store) family(session string) (map[string]bool, error) {
+	numbers, err := storage.Collect(st.tx, func(rows *sql.Rows) (n int64, err error) { return n, rows.Scan(&n) },
+		`SELECT number FROM session WHERE workspace_id = ? AND (id = ? OR parent_id = ?)`, st.workspace, session, session)
+	if err != nil {
+		return nil, fmt.Errorf("read what session %q started: %w", session, err)
+	}
+	handles := make(map[string]bool, len(numbers))
+	for _, n := range numbers {
+		handles[handle(n)] = true
+	}
+	return handles, nil
+}
+
 // search returns the turns that have the folded text in them and that the caller may read,
 // newest first and at most limit of them; of one session where it is given.
 func (st *store) search(ctx context.Context, folded, session string, limit int) ([]hit, error) {

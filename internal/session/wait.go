@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/progress"
@@ -76,12 +77,33 @@ func (s *Service) Wait(ctx context.Context, req *sessionv1.WaitRequest) (*sessio
 		}
 		resp.TimedOut = len(resp.GetChanges()) == 0
 	}
+	if err := s.conceal(ctx, resp.GetChanges()); err != nil {
+		return nil, err
+	}
 	resp.Cursor = ref.Cursor(waitCursorKind, strconv.FormatInt(seq, 10))
 	resp.Sessions, err = s.stand(ctx, w, resp.GetChanges())
 	if err != nil {
 		return nil, err
 	}
 	return resp, nil
+}
+
+// conceal takes out of changes what a session that calls may not read: what was said in
+// sessions that are neither it nor one that it started.
+func (s *Service) conceal(ctx context.Context, changes []*sessionv1.Change) error {
+	by := auth.From(ctx)
+	if by.Kind != auth.Session {
+		return nil
+	}
+	return s.view(ctx, func(st *store) error {
+		family, err := st.family(by.ID)
+		for _, c := range changes {
+			if strings.HasPrefix(c.GetWhat(), "session.") && !family[c.GetHandle()] {
+				c.Detail = ""
+			}
+		}
+		return err
+	})
 }
 
 // watched returns what a request names.
