@@ -191,6 +191,9 @@ func (ch *chain) authorizeAgent(c *call) error {
 	if g.Methods[c.method] || c.rule.audience == agents && c.rule.scope == toolv1.Scope_SCOPE_UNSPECIFIED {
 		return nil
 	}
+	if c.rule.audience == agents && c.rule.scope == toolv1.Scope_SCOPE_LAUNCH && c.agent.MayLaunch == 0 {
+		return fault.New(fault.PermissionDenied, "%s may not start others; the operator allows it with agents.NAME.may_launch", c.agent.name())
+	}
 	return fault.New(fault.PermissionDenied, "%s may not call %s; the operator can", c.agent.name(), c.method)
 }
 
