@@ -260,7 +260,7 @@ func TestCallThatMayHaveHappenedIsSentAgainOnlyIfThatIsHarmless(t *testing.T) {
 		{"a write", "compozy_host__tasks__create", createOne, 1, "outcome_unknown"},
 		{"a write with a key", "compozy_host__tasks__create", `{"tasks":[{"title":"a"}],"client_key":"k"}`, 2, ""},
 		{"a write with an empty key", "compozy_host__tasks__create", `{"tasks":[{"title":"a"}],"client_key":""}`, 1, "outcome_unknown"},
-		{"a write that is the same twice", "compozy_host__tasks__link", `{"links":[{"id":"t1","depends_on":["t2"]}]}`, 2, ""},
+		{"a write that is the same twice", "compozy_host__memory__store", `{"text":"x"}`, 2, ""},
 		{"a read", "compozy_host__tasks__list", `{}`, 2, ""},
 	}
 	for _, tt := range tests {

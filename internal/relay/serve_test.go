@@ -53,7 +53,7 @@ func TestCallsBeforeTheEndOfInputAreAllAnswered(t *testing.T) {
 		c := serve(t, r)
 		c.send(initialize, initialized,
 			toolCall("1", "compozy_host__tasks__list", `{}`),
-			toolCall("2", "compozy_host__memory__list", `{}`),
+			toolCall("2", "compozy_host__sessions__list", `{}`),
 			`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`)
 		c.closeInput()
 		got := map[string]bool{}
@@ -78,7 +78,7 @@ func TestParallelCallsGetWholeLines(t *testing.T) {
 		return &memoryv1.GetResponse{Entry: &memoryv1.Entry{Id: c.req.(*memoryv1.GetRequest).GetId(), Text: text}}, nil
 	}
 	h.start(t)
-	c := serve(t, attach(t, h))
+	c := serve(t, attach(t, h, func(c *relay.Config) { c.Tools = []string{"all"} }))
 	c.initialize()
 	lines := make([]string, calls)
 	for i := range lines {
