@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -511,6 +512,26 @@ func TestRemovingAWorkspaceEndsItsSessions(t *testing.T) {
 	if shim.Alive() || g.get(id).Status != Stopped {
 		t.Errorf("session %+v", g.get(id))
 	}
+}
+
+func TestSessionThatIsDeletedUnderItsAgentEndsIt(t *testing.T) {
+	g := newRig(t)
+	if err := os.WriteFile(filepath.Join(g.ws.Root, "go-on"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	id := g.create(&sessionv1.CreateRequest{Prompt: "RUN while test -e go-on; do sleep 0.1; done\nBURST 3000"}).GetId()
+	shim := g.until(id, "working", func(s *Session) bool { return s.Status == Working }).Process
+	err := g.db.Do(t.Context(), func(tx *storage.Tx) error {
+		_, err := g.s.Purge(tx, g.ws.ID)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(g.ws.Root, "go-on")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the end of the agent", func() bool { return g.s.runner(id) == nil && !shim.Alive() }, func() string { return "there" })
 }
 
 func TestByProcessKnowsALiveSessionAndNoOther(t *testing.T) {

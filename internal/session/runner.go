@@ -603,6 +603,18 @@ func (r *runner) finish(ctx context.Context, a *agent.Agent, end outcome) {
 	err := r.change(func(st *store, sess *Session) ([]Entry, error) {
 		return r.closing(st, sess, end, saved, notice)
 	})
+	if errors.Is(err, errJournalClosed) { // what it did last is lost, and how it ended need not be
+		err = r.s.asDaemon(ctx, r.ws.ID, func(st *store) error {
+			sess, err := st.hold(r.id)
+			if err != nil {
+				return err
+			}
+			if _, err = r.closing(st, sess, end, saved, notice); err != nil {
+				return err
+			}
+			return st.update(sess)
+		})
+	}
 	if err != nil && fault.Of(err) != fault.NotFound {
 		r.s.cfg.Logger.ErrorContext(ctx, "cannot write how a session ended", "session", r.id, "error", err)
 	}
