@@ -176,12 +176,20 @@ func (r *Repo) add(ctx context.Context, v *view, reason string, wt *Worktree) er
 	if _, err := v.git(ctx, "update-ref", "-m", "branch: created for a session", "refs/heads/"+wt.Branch, wt.BaseCommit, ""); err != nil {
 		return unmade(*wt, err)
 	}
+	if err := r.attach(ctx, reason, wt); err != nil {
+		return errors.Join(err, r.dropBranch(context.WithoutCancel(ctx), *wt))
+	}
+	return nil
+}
+
+// attach makes the empty worktree on its branch, which is there.
+func (r *Repo) attach(ctx context.Context, reason string, wt *Worktree) error {
 	if reason == "" {
 		reason = "in use by Compozy"
 	}
 	err := r.bare(ctx, "worktree", "add", "--quiet", "--no-checkout", "--lock", "--reason", reason, "--", wt.Path, wt.Branch)
 	if err != nil {
-		return errors.Join(unmade(*wt, err), r.dropBranch(context.WithoutCancel(ctx), *wt))
+		return unmade(*wt, err)
 	}
 	wt.Dir, err = r.pointer(wt.Path)
 	if err != nil {
@@ -239,6 +247,13 @@ func baseRef(wt Worktree) string { return "refs/compozy/bases/" + wt.Branch }
 // undo takes away what Add made, of which nothing was seen by anybody.
 func (r *Repo) undo(ctx context.Context, wt Worktree) error {
 	return errors.Join(removeTree(wt.Path), r.forget(ctx, wt), r.dropBranch(ctx, wt), r.dropBase(ctx, wt))
+}
+
+// Check returns nil if what is at the worktree's path is still the worktree that was made,
+// a NotFound if it is gone, and a Conflict if something of it was replaced.
+func (r *Repo) Check(wt Worktree) error {
+	_, err := r.verify(wt)
+	return err
 }
 
 // verify returns the worktree's checkout, if what is at its path is still the worktree that

@@ -11,12 +11,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
 
+	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/git"
 	"compozy.dev/compozy/internal/process"
@@ -43,7 +43,7 @@ func (r *runner) place(ctx context.Context, sess *Session) (string, error) {
 		if info, err := os.Stat(r.ws.Root); err != nil || !info.IsDir() {
 			return "", fault.New(fault.Conflict, "the directory %s of the workspace is gone", r.ws.Root)
 		}
-		return r.ws.Root, nil
+		return filepath.EvalSymlinks(r.ws.Root)
 	}
 	repo, err := r.s.cfg.Git.Open(ctx, r.ws.Root)
 	if err != nil {
@@ -55,8 +55,11 @@ func (r *runner) place(ctx context.Context, sess *Session) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if info, err := os.Stat(wt.Root); err != nil || !info.IsDir() {
-			return "", fault.New(fault.Conflict, "the worktree %s is gone; %s", wt.Root, leftOf(sess))
+		if err := standing(repo, wt); err != nil {
+			if fault.Of(err) == fault.NotFound {
+				err = fault.New(fault.Conflict, "the worktree %s is gone; %s", wt.Root, leftOf(sess))
+			}
+			return "", err
 		}
 		if sess.Tree.Ready {
 			return wt.Root, nil
@@ -68,6 +71,22 @@ func (r *runner) place(ctx context.Context, sess *Session) (string, error) {
 		return "", err
 	}
 	return wt.Root, r.prepare(ctx, wt.Root)
+}
+
+// standing refuses a worktree whose directories are not what they were: where one is now a
+// link, the agent would work, and be permitted to, wherever that leads.
+func standing(repo *git.Repo, wt git.Worktree) error {
+	if err := repo.Check(wt); err != nil {
+		return err
+	}
+	actual, err := filepath.EvalSymlinks(wt.Root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fault.New(fault.NotFound, "the directory %s is gone", wt.Root)
+	}
+	if err != nil || actual != wt.Root {
+		return fault.New(fault.Conflict, "the directory %s is no longer one of its own: it was replaced by a link; no agent is started there, put it back as it was", wt.Root)
+	}
+	return nil
 }
 
 // leftOf says where the work of a session is whose worktree is gone.
@@ -219,41 +238,30 @@ func (r *runner) prepare(ctx context.Context, dir string) error {
 	})
 }
 
-// setUp runs one command line in a fresh worktree.
+// setUp runs one command line in a fresh worktree. It runs below a shim like the agent, and
+// what it runs is the session to the daemon: the operator trusts the line, but what the line
+// starts, such as the scripts of a package, comes from whoever wrote the commit.
 func (r *runner) setUp(ctx context.Context, dir, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, setupLimit)
 	defer cancel()
-	cmd := exec.Command("sh", "-c", line) //nolint:gosec,noctx // the operator trusts it; the end of ctx ends it with all that it started, see below
 	out := &lastBytes{most: setupTail}
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, r.s.environment(r.known, r.rules), out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = time.Second // what it leaves behind may keep its output open
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("run %q: %w", line, err)
+	spec := agent.Spec{
+		Shim: r.s.cfg.Shim, Command: []string{"/bin/sh", "-c", line}, Dir: dir,
+		Env: r.s.environment(Agent{}, r.rules), // what the settings name for an agent is for the agent alone
 	}
-	id, err := process.Of(cmd.Process.Pid)
-	over := make(chan struct{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-ctx.Done():
-			if err == nil {
-				_ = process.End(context.WithoutCancel(ctx), id, time.Second) // Wait tells how it ended
-			}
-		case <-over:
-		}
-	}()
-	failed := cmd.Wait()
-	close(over)
-	<-ended
-	switch {
+	err := agent.Run(ctx, spec, out, func(shim process.ID) { r.s.remember(r, shim) })
+	switch exit, failed := errors.AsType[*exec.ExitError](err); {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fault.New(fault.Timeout, "the worktree is not ready: %q did not end within %s: %s", line, shortly(setupLimit), clean(out.String()))
 	case ctx.Err() != nil:
-		return fault.New(fault.Timeout, "the worktree is not ready: %q did not end", line)
-	case failed != nil && !errors.Is(failed, exec.ErrWaitDelay):
-		return fault.New(fault.Conflict, "the worktree is not ready: %q failed (%v): %s", line, failed, clean(out.String()))
+		return ctx.Err() // the session is to end, for its own reason
+	case failed:
+		return fault.New(fault.Conflict, "the worktree is not ready: %q failed (%v): %s", line, exit, clean(out.String()))
+	case err != nil:
+		return fmt.Errorf("run %q: %w", line, err)
+	default:
+		return nil
 	}
-	return nil
 }
 
 // lastBytes keeps the end of what is written to it.
