@@ -32,7 +32,8 @@ const (
 
 // RunShim is the whole of the program that stands between a daemon and an agent. It runs
 // the command in args, which may begin with "--", in a process group of its own and with
-// this process's standard streams, directory and environment, and nothing else of it.
+// this process's standard streams, directory and environment, to which it adds its mark,
+// and nothing else of it.
 //
 // It sees to it that nothing the agent starts outlives its lifeline, the pipe at file
 // descriptor 3: at the pipe's end, on SIGTERM, and when the agent ends by itself, it asks
@@ -96,7 +97,7 @@ func startUnder(args []string) (*subject, int, error) {
 		return nil, exitNotFound, err
 	}
 	agent, err := os.StartProcess(path, args, &os.ProcAttr{
-		Env: os.Environ(), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attributes(), //nolint:forbidigo // handed on as they are
+		Env: append(os.Environ(), s.self.Mark()), Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}, Sys: attributes(), //nolint:forbidigo // handed on as they are
 	})
 	if err != nil {
 		return nil, exitCannotRun, err

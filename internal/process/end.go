@@ -21,7 +21,7 @@ const pause = 20 * time.Millisecond
 //
 // A process that has ended and whose parent has not waited for it is good enough to find
 // what it left in its session; once it was waited for, its pid may be another's, so its
-// session is left alone.
+// session is left alone. Of both it finds what has its Mark.
 //
 // An end of ctx ends the grace, and the wait for processes that do not die: the kernel
 // holds them, and the error names them.
@@ -65,6 +65,9 @@ func (t *tree) find() ([]ID, error) {
 		if byPID[id.PID].start == id.Start {
 			start = append(start, id.PID)
 		}
+	}
+	if t.whole {
+		start = append(start, list.marked(t.root)...)
 	}
 	t.known = nil
 	for _, p := range list.of(start, func(pid int) bool { return t.whole || pid != t.root.PID }) {

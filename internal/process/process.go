@@ -12,11 +12,12 @@
 //
 // This is order, and no prison. What a process has another program of the same user do for
 // it (a service manager, cron, a terminal multiplexer, a container engine) does not descend
-// from it. Two things can be missed on Linux: what made a session of its own within the two
-// seconds before its shim was killed, which the daemon still takes for nobody's; and what
-// had one when shim and daemon were killed at the same moment, which then belongs to the
-// first process of the machine. On macOS a process that forks twice is lost at once, and
-// an agent outlives a shim that is killed.
+// from it. On Linux two things can be missed of what has made its environment anew, see
+// Mark: what made a session of its own within the two seconds before its shim was killed,
+// which the daemon still takes for nobody's; and what had one when shim and daemon were
+// killed at the same moment, which then belongs to the first process of the machine. On
+// macOS a process that forks twice is lost at once, and an agent outlives a shim that is
+// killed.
 package process
 
 import (

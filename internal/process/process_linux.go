@@ -82,6 +82,13 @@ func all() (table, error) {
 	return t, nil
 }
 
+// hasVariable reports whether a process was started with a variable, as NAME=value. Of
+// others' processes nothing is known.
+func hasVariable(pid int, variable string) bool {
+	environ, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+variable+"\x00"))
+}
+
 // adopt makes this process the parent of every descendant that loses its own.
 func adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {

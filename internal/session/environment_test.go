@@ -33,7 +33,7 @@ func TestAgentGetsAnEnvironmentThatIsBuiltAndNotInherited(t *testing.T) {
 			t.Errorf("it has no %s", want)
 		}
 	}
-	known := append(inherited(), "COMPOZY_HOME", "PATH", "KEY", "PWD", "SHLVL", "_", "OLDPWD") // the last four are the shell's
+	known := append(inherited(), "COMPOZY_HOME", "COMPOZY_SHIM", "PATH", "KEY", "PWD", "SHLVL", "_", "OLDPWD") // the last four are the shell's
 	for _, line := range lines {
 		if name, _, _ := strings.Cut(line, "="); !slices.Contains(known, name) {
 			t.Errorf("it has %s", line)
