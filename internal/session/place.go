@@ -97,15 +97,18 @@ func leftOf(sess *Session) string {
 	return "its work was saved as " + sess.Tree.SavedRef
 }
 
-// grow makes the session's worktree: a new one, or one with the work that was saved when
-// it was removed.
+// grow makes the session's worktree: a new one, or again the one that was removed, with the
+// work that was saved then.
 func (r *runner) grow(ctx context.Context, repo *git.Repo, sess *Session) (git.Worktree, error) {
-	opts := git.AddOptions{
-		Base: sess.Tree.Base, IncludeUncommitted: sess.Tree.Uncommitted,
-		Reason: fmt.Sprintf("Compozy session %s (%s)", sess.Handle(), sess.ID),
+	reason := fmt.Sprintf("Compozy session %s (%s)", sess.Handle(), sess.ID)
+	if sess.Tree.Removed && sess.Tree.Saved != "" {
+		wt, err := repo.Restore(ctx, sess.worktree(r.s.home()), sess.Tree.Saved, reason)
+		if fault.Of(err) != fault.Conflict {
+			return r.plant(wt, err)
+		}
 	}
-	restored := sess.Tree.Removed
-	if restored {
+	opts := git.AddOptions{Base: sess.Tree.Base, IncludeUncommitted: sess.Tree.Uncommitted, Reason: reason}
+	if sess.Tree.Removed {
 		opts.Base, opts.IncludeUncommitted = cmp.Or(sess.Tree.Saved, sess.Tree.BaseCommit), false
 	}
 	branch := "compozy/" + sess.Handle()
@@ -124,16 +127,18 @@ func (r *runner) grow(ctx context.Context, repo *git.Repo, sess *Session) (git.W
 			break
 		}
 	}
+	if sess.Tree.Removed { // what it did is still compared with where it began
+		wt.BaseCommit, wt.BaseRef, wt.Uncommitted = sess.Tree.BaseCommit, sess.Tree.Base, sess.Tree.Uncommitted
+	}
+	return r.plant(wt, err)
+}
+
+// plant writes the worktree that was made into the session.
+func (r *runner) plant(wt git.Worktree, err error) (git.Worktree, error) {
 	if err != nil {
 		return git.Worktree{}, err
 	}
-	return wt, r.change(func(_ *store, now *Session) ([]Entry, error) {
-		if restored { // what it did is still compared with where it began
-			wt.BaseCommit, wt.BaseRef = now.Tree.BaseCommit, now.Tree.Base
-			wt.Uncommitted = now.Tree.Uncommitted
-		}
-		return nil, r.s.planted(now, wt)
-	})
+	return wt, r.change(func(_ *store, sess *Session) ([]Entry, error) { return nil, r.s.planted(sess, wt) })
 }
 
 // planted writes a worktree into a session.

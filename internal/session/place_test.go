@@ -67,6 +67,9 @@ func TestWorktreeIsMadeWorkedInSavedRemovedAndMadeAgain(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(g.dir(sess), "a.txt")); err != nil || string(text) != "hello" {
 		t.Errorf("a.txt = %q, %v", text, err)
 	}
+	if status := g.git(g.dir(sess), "status", "--porcelain"); status != "?? a.txt" || sess.Tree.Branch != "compozy/s1-mend-the-buro-it-s-broken" {
+		t.Errorf("status %q on branch %s", status, sess.Tree.Branch)
+	}
 	if diff, err = g.s.Diff(g.operator(), &sessionv1.DiffRequest{Id: id}); err != nil || len(diff.GetFiles()) != 1 {
 		t.Errorf("Diff of one that was made again = %v, %v", diff, err)
 	}
