@@ -20,18 +20,35 @@ if [ ! -e "$here/node_modules/.package-lock.json" ] || [ "$here/package-lock.jso
 fi
 
 work=$(mktemp -d)
+# The agent does what its prompts say; it is the one that the tests of internal/agent run.
+(cd "$here" && go test -c -o "$work/agent" ../../internal/agent)
 export COMPOZY_HOME=$work/home HOME=$work/user
 mkdir -m 700 "$HOME"
 trap '"$compozy" daemon stop >/dev/null 2>&1; rm -rf "$work"' EXIT
 
 # Clients call as fast as they can.
 mkdir -m 700 "$COMPOZY_HOME"
-printf 'version = 1\n[limits]\nwrites_per_second = 1000\nwrites_burst = 1000\n' >"$COMPOZY_HOME/config.toml"
+cat >"$COMPOZY_HOME/config.toml" <<EOF
+version = 1
+[limits]
+writes_per_second = 1000
+writes_burst = 1000
+[sessions]
+agent = "scripted"
+[agents.scripted]
+command = ["$work/agent", "scripted-agent"]
+EOF
+export GIT_CONFIG_GLOBAL=$work/gitconfig
+git config --global user.name Ada && git config --global user.email ada@example.com
 "$compozy" daemon start >/dev/null
 
-# serve prints the command that serves a new workspace with every tool.
+# serve prints the command that serves a new workspace with every tool: a repository with
+# a commit, and a remote on this machine.
 serve() {
-	mkdir "$work/$1"
+	git init -q --bare "$work/$1.git"
+	git init -q "$work/$1"
+	git -C "$work/$1" commit -q --allow-empty -m "begin"
+	git -C "$work/$1" remote add origin "$work/$1.git"
 	"$compozy" workspace add "$work/$1" >/dev/null
 	printf '%s\n' "$compozy" mcp serve --workspace "$work/$1" --tools all --allow-destructive
 }

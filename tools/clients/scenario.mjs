@@ -1,6 +1,7 @@
 // One call of every published tool, in an order in which each can succeed. A step is a
 // tool's family and verb with its arguments; later steps name tasks by the handles that
-// a new workspace gives out (t1, t2, ...) and memories by key.
+// a new workspace gives out (t1, t2, ...) and memories by key. Arguments that an earlier
+// answer holds are made from the last answer of each tool.
 export const steps = [
   ["tasks", "create", { tasks: [{ title: "Plan the release", key: "plan" }, { title: "Write notes" }] }],
   ["tasks", "create", { tasks: [{ title: "Once only" }], client_key: "once" }],
@@ -42,6 +43,33 @@ export const steps = [
   ["memory", "archive", { ids: ["release-day"] }],
   ["memory", "unarchive", { ids: ["release-day"] }],
   ["memory", "forget", { ids: ["release-day"] }],
+  ["sessions", "agents", {}],
+  ["sessions", "create", { title: "Work", permissions: "ask", prompt: 'EDIT notes.txt|hello\nASK clean up|execute|{"command":"rm -rf build"}' }],
+  ["sessions", "wait", { sessions: ["s1"] }],
+  ["sessions", "question", { id: "s1" }],
+  ["sessions", "answer", (last) => ({ id: "s1", question_id: last("sessions", "question").question_id, answer: "1" })],
+  ["sessions", "wait", (last) => ({ sessions: ["s1"], cursor: last("sessions", "wait").cursor })],
+  ["sessions", "list", {}],
+  ["sessions", "get", { id: "s1" }],
+  ["sessions", "read", { id: "s1:1", full: true }],
+  ["sessions", "search", { text: "CLEAN UP" }],
+  ["sessions", "events", { id: "s1" }],
+  ["sessions", "diff", { id: "s1" }],
+  ["sessions", "publish", { id: "s1" }],
+  ["sessions", "rename", { id: "s1", title: "Other work", replace_user_title: true }],
+  ["sessions", "send", { id: "s1", text: "WAIT" }],
+  ["sessions", "send", { id: "s1", text: "SAY never" }],
+  ["sessions", "cancel_input", (last) => ({ ids: [last("sessions", "send").input.id] })],
+  ["sessions", "inputs", { id: "s1" }],
+  ["sessions", "interrupt", { ids: ["s1"] }],
+  ["sessions", "stop", { ids: ["s1"] }],
+  ["sessions", "resume", { ids: ["s1"] }],
+  ["sessions", "stop", { ids: ["s1"] }],
+  ["sessions", "archive", { ids: ["s1"] }],
+  ["sessions", "unarchive", { ids: ["s1"] }],
+  ["tasks", "create", { tasks: [{ title: "For an agent", key: "agent", body: 'CALL compozy compozy_host__tasks__complete {"id":"agent"}' }] }],
+  ["tasks", "start", { id: "agent" }],
+  ["sessions", "wait", { tasks: ["agent"] }],
 ];
 
 // run takes a connected client through every step. It fails on a protocol error, on a
@@ -49,14 +77,17 @@ export const steps = [
 export async function run(client) {
   const { tools } = await client.listTools();
   const uncalled = new Set(tools.map((t) => t.name));
+  const answers = new Map();
+  const last = (family, verb) => answers.get(`compozy_host__${family}__${verb}`);
   for (const [family, verb, args] of steps) {
     const name = `compozy_host__${family}__${verb}`;
-    const result = await client.callTool({ name, arguments: args });
+    const result = await client.callTool({ name, arguments: typeof args === "function" ? args(last) : args });
     if (result.isError) throw new Error(`${name}: ${result.content[0]?.text}`);
     if (!result.structuredContent) throw new Error(`${name}: no structured content`);
     if (JSON.stringify(JSON.parse(result.content[0].text)) !== JSON.stringify(result.structuredContent)) {
       throw new Error(`${name}: text and structured content differ`);
     }
+    answers.set(name, result.structuredContent);
     uncalled.delete(name);
   }
   if (uncalled.size > 0) throw new Error(`no step calls ${[...uncalled].join(", ")}`);
