@@ -496,51 +496,6 @@ func TestTheEndOfASessionIsNoPromotion(t *testing.T) {
 	}
 }
 
-func TestWhatAKilledShimLeftIsRefusedAndEnded(t *testing.T) {
-	if err := process.Adopt(); err != nil {
-		t.Fatal(err)
-	}
-	h := newHouse(t, "")
-	r := h.below(t, h.agent())
-	if got := r.do(t, order{Do: "resolve"}); got.Text != "api" {
-		t.Fatalf("resolve: %+v", got)
-	}
-	sweep := h.sweepOrphans()
-	if err := sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	shim, err := process.Of(r.Process.Pid)
-	if err := errors.Join(err, r.Process.Kill()); err != nil {
-		t.Fatal(err)
-	}
-	for end := time.Now().Add(patience); shim.Alive(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the shim lives")
-		}
-	}
-	h.agents.Store(&map[process.ID]Agent{})
-	for _, again := range []bool{false, true} {
-		if got := r.do(t, order{Do: "workspaces", Again: again}); got.Kind != "permission_denied" && got.Kind != "unavailable" {
-			t.Errorf("over a new connection %t: %+v", again, got)
-		}
-	}
-	ended := make(chan bool)
-	go func() { ended <- !r.out.Scan() }()
-	for ticker := time.NewTicker(5 * time.Millisecond); ; {
-		select {
-		case gone := <-ended:
-			if !gone || r.out.Err() != nil {
-				t.Errorf("it lives, and said %q, %v", r.out.Text(), r.out.Err())
-			}
-			return
-		case <-ticker.C:
-			if err := sweep(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 func TestWhatTheDaemonStartedIsNotTheOperator(t *testing.T) {
 	h := newHouse(t, "")
 	r := start(t, &syscall.SysProcAttr{Setsid: true}, command(t, "TestAsClient", h.socket))
