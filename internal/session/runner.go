@@ -656,7 +656,11 @@ func (st *store) abandon(session string) error {
 		return err
 	}
 	for _, q := range questions {
-		if _, _, err := st.settle(q.ID, questionCancelled, "", ""); err != nil {
+		entries, err := st.settled(q.ID, questionCancelled, Option{}, "")
+		if err != nil {
+			return err
+		}
+		if _, err := st.appendJournal(session, entries); err != nil { // the turn tells of it
 			return err
 		}
 	}
