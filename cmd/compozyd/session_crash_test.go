@@ -1,0 +1,507 @@
+package main_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+
+	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
+	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
+	"compozy.dev/compozy/internal/agent/agenttest"
+)
+
+// cell is a session that is brought into a state, to be hit there.
+type cell struct {
+	name   string
+	flags  []string // of its agent
+	ends   string   // the last line of its prompt, which leads to the state
+	state  sessionv1.Status
+	queued []string // what is sent behind the prompt
+	turns  int32    // it has before it is hit
+}
+
+// cells returns one session for each state that a session can be live in, and one whose
+// agent cannot go on with its conversation.
+func cells() []cell {
+	later := []string{"SAY second", "SAY third"}
+	return []cell{
+		{"starting", nil, "SAY first", sessionv1.Status_STATUS_STARTING, later, 0},
+		{"idle", nil, "SAY first", sessionv1.Status_STATUS_IDLE, nil, 1},
+		{"forgetful", []string{"--load=false"}, "SAY first", sessionv1.Status_STATUS_IDLE, nil, 1},
+		{"working", nil, "WAIT", sessionv1.Status_STATUS_WORKING, later, 1},
+		{"waiting", nil, `ASK clean up|execute|{"command":"rm -rf /"}`, sessionv1.Status_STATUS_WAITING, later, 1},
+		{"stopping", []string{"--ignore-eof", "--ignore-term"}, "HANG", sessionv1.Status_STATUS_STOPPING, later, 1},
+	}
+}
+
+// prompt is what the session begins with: a file that is not committed, a process that
+// leaves everything that could find it but its environment, and what leads to the state.
+func (c cell) prompt(mark string) string {
+	return "EDIT work.txt|of " + c.name + "\nRUN MARK=" + mark + " setsid -f setsid -f sleep 1000 >/dev/null 2>&1 </dev/null\n" + c.ends
+}
+
+// lab is a home with a repository as its workspace, in which sessions are hit.
+type lab struct {
+	home
+
+	t     *testing.T
+	marks string // directory; what a session runs has a path below it in its arguments or environment
+	root  string // of the workspace
+	ws    string // its id
+	d     *process
+
+	conn     *grpc.ClientConn
+	sessions sessionv1.SessionServiceClient
+	tasks    taskv1.TaskServiceClient
+	ids      map[string]string // of the sessions, by the names of their cells
+	question string            // that is open
+}
+
+// newLab returns a lab whose settings have an agent of its own for each name.
+func newLab(t *testing.T, settings string, agents map[string][]string) *lab {
+	t.Helper()
+	l := &lab{home: newHome(t, ""), t: t, marks: t.TempDir(), root: t.TempDir(), ids: map[string]string{}}
+	text, err := os.ReadFile(l.Settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, "[sessions]\nstarts_per_minute = 100000\n"+settings...)
+	for name, flags := range agents {
+		// While the file is there, the agent is never ready.
+		script := fmt.Sprintf(`test -e '%s.hang' && exec "$@" --start=hang; exec "$@"`, l.mark(name))
+		command := slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, agenttest.Command(flags...), []string{"--history", l.mark(name)})
+		for i := range command {
+			command[i] = strconv.Quote(command[i])
+		}
+		text = append(text, fmt.Sprintf("[agents.%s]\ncommand = [%s]\n", name, strings.Join(command, ", "))...)
+	}
+	if err := os.WriteFile(l.Settings(), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.git("init", "-q", "-b", "main")
+	l.git("commit", "-q", "--allow-empty", "-m", "begin")
+	l.up()
+	added, err := workspacev1.NewWorkspaceServiceClient(l.conn).Add(t.Context(), &workspacev1.AddRequest{Root: l.root, Name: "api"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.ws = added.GetWorkspace().GetId()
+	t.Cleanup(func() { // also where the test has failed
+		for _, p := range running(l.marks) {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	})
+	return l
+}
+
+// up starts a daemon.
+func (l *lab) up() {
+	l.t.Helper()
+	l.d = serve(l.t, l.home)
+	l.conn = operator(l.t, l.home)
+	l.sessions, l.tasks = sessionv1.NewSessionServiceClient(l.conn), taskv1.NewTaskServiceClient(l.conn)
+}
+
+// mark returns what all processes of a cell's session have in their arguments or
+// environment. It is the path of the agent's history, too.
+func (l *lab) mark(name string) string { return filepath.Join(l.marks, name+".jsonl") }
+
+// git runs git in the workspace and returns what it says.
+func (l *lab) git(args ...string) string {
+	l.t.Helper()
+	cmd := exec.CommandContext(l.t.Context(), "git", slices.Concat([]string{"-C", l.root, "-c", "user.name=t", "-c", "user.email=t@example.com"}, args)...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		l.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// ran is a process that runs.
+type ran struct {
+	pid  int
+	args []string
+}
+
+// running returns the processes with a mark in their arguments or environment.
+func running(mark string) (found []ran) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		args, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		environ, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ")) // those of others cannot be read
+		if bytes.Contains(args, []byte(mark)) || bytes.Contains(environ, []byte(mark)) {
+			found = append(found, ran{pid, strings.Split(string(args), "\x00")})
+		}
+	}
+	return found
+}
+
+// pid returns the shim, the agent, or what the agent has left running of a session.
+func (l *lab) pid(name, which string) int {
+	l.t.Helper()
+	pid := 0
+	within(l.t, fmt.Sprintf("the %s of %s runs", which, name), func() bool {
+		for _, p := range running(l.mark(name)) {
+			kind := "shim"
+			switch p.args[0] {
+			case agenttest.Command()[0]:
+				kind = "agent"
+			case "sleep":
+				kind = "rest"
+			case "/bin/sh", "sh", "setsid":
+				kind = ""
+			}
+			if kind == which {
+				pid = p.pid
+			}
+		}
+		return pid != 0
+	})
+	return pid
+}
+
+// get returns a session.
+func (l *lab) get(name string) *sessionv1.GetResponse {
+	l.t.Helper()
+	got, err := l.sessions.Get(l.t.Context(), &sessionv1.GetRequest{WorkspaceId: l.ws, Id: l.ids[name]})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return got
+}
+
+// make makes the session of a cell, with a task of its own.
+func (l *lab) make(c cell, number int) {
+	l.t.Helper()
+	made, err := l.sessions.Create(l.t.Context(), &sessionv1.CreateRequest{
+		WorkspaceId: l.ws, Agent: c.name, Title: c.name, Task: fmt.Sprintf("t%d", number),
+		Permissions: sessionv1.Permissions_PERMISSIONS_ASK, Prompt: c.prompt(l.mark(c.name)),
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.ids[c.name] = made.GetSession().GetId()
+}
+
+// fill makes the sessions of all cells and brings each into its state; and one more, which
+// waits for a place.
+func (l *lab) fill(cells []cell) {
+	l.t.Helper()
+	create := &taskv1.CreateRequest{WorkspaceId: l.ws}
+	for _, c := range cells {
+		create.Tasks = append(create.Tasks, &taskv1.Draft{Title: "task of " + c.name})
+	}
+	if _, err := l.tasks.Create(l.t.Context(), create); err != nil {
+		l.t.Fatal(err)
+	}
+	if err := os.WriteFile(l.mark("starting")+".hang", nil, 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+	for i, c := range cells {
+		l.make(c, i+1)
+	}
+	made, err := l.sessions.Create(l.t.Context(), &sessionv1.CreateRequest{
+		WorkspaceId: l.ws, Agent: "queued", Title: "queued", Prompt: "SAY first", QueueBehindHolder: true,
+	})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.ids["queued"] = made.GetSession().GetId()
+	for _, c := range cells {
+		before := c.state
+		switch c.state {
+		case sessionv1.Status_STATUS_STARTING:
+			l.pid(c.name, "agent")
+		case sessionv1.Status_STATUS_STOPPING:
+			before = sessionv1.Status_STATUS_WORKING
+			fallthrough
+		default:
+			sessionIn(l.t, l.conn, l.ws, l.ids[c.name], before, c.turns)
+			l.pid(c.name, "rest")
+		}
+		for _, text := range c.queued {
+			if _, err := l.sessions.Send(l.t.Context(), &sessionv1.SendRequest{WorkspaceId: l.ws, Id: l.ids[c.name], Text: text}); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+	if s := l.get("queued").GetSession(); s.GetStatus() != sessionv1.Status_STATUS_STARTING || s.GetReason() == "" {
+		l.t.Fatalf("the session that has no place: %v", s)
+	}
+	q, err := l.sessions.Question(l.t.Context(), &sessionv1.QuestionRequest{WorkspaceId: l.ws, Id: l.ids["waiting"]})
+	if err != nil || !q.GetPending() {
+		l.t.Fatalf("Question = %v, %v", q, err)
+	}
+	l.question = q.GetQuestionId()
+	go func() { // it is cut off, and the agent does not end by itself
+		_, _ = sessionv1.NewSessionServiceClient(l.conn).Stop(l.t.Context(), &sessionv1.StopRequest{WorkspaceId: l.ws, Ids: []string{l.ids["stopping"]}})
+	}()
+	sessionIn(l.t, l.conn, l.ws, l.ids["stopping"], sessionv1.Status_STATUS_STOPPING, 1)
+}
+
+// outcome is what is left of a session that was hit.
+type outcome struct {
+	status sessionv1.Status
+	reason string // a part of it
+	turn   string // how its turn ended
+	input  sessionv1.InputState
+	task   taskv1.Status
+}
+
+// after returns what has to be left of a session when the daemon was hit, or when one of
+// the session's own processes was.
+func after(c cell, victim string) outcome {
+	o := outcome{sessionv1.Status_STATUS_FAILED, "ended by a signal (killed)", "failed", sessionv1.InputState_INPUT_STATE_FAILED, taskv1.Status_STATUS_FAILED}
+	if victim == "daemon" {
+		o.status, o.reason = sessionv1.Status_STATUS_LOST, "the daemon ended while it was "+c.name
+		if c.name == "forgetful" {
+			o.reason = "the daemon ended while it was idle"
+		}
+	}
+	switch c.state {
+	case sessionv1.Status_STATUS_STARTING:
+		o.turn, o.input = "", sessionv1.InputState_INPUT_STATE_QUEUED
+	case sessionv1.Status_STATUS_IDLE:
+		o.turn, o.input = "end_turn", sessionv1.InputState_INPUT_STATE_DELIVERED
+	case sessionv1.Status_STATUS_STOPPING:
+		o.status, o.reason, o.task = sessionv1.Status_STATUS_STOPPED, "operator", taskv1.Status_STATUS_READY
+		if victim != "daemon" { // which ends the turn as the stop would have
+			o.turn, o.input = "cancelled", sessionv1.InputState_INPUT_STATE_DELIVERED
+		}
+	}
+	return o
+}
+
+func TestKillLeavesSessionsTrueInEveryState(t *testing.T) {
+	victims := []string{"daemon", "shim", "agent"}
+	for round := range rounds(t, 5) {
+		victim := victims[round%len(victims)]
+		t.Run(fmt.Sprintf("%s %d", victim, round/len(victims)+1), func(t *testing.T) {
+			t.Parallel()
+			agents := map[string][]string{"queued": nil}
+			for _, c := range cells() {
+				agents[c.name] = c.flags
+			}
+			l := newLab(t, fmt.Sprintf("max_live = %d\n", len(cells())), agents)
+			l.fill(cells())
+			hit := time.Now()
+			l.hit(victim)
+			for _, c := range cells() {
+				l.checkHit(c, after(c, victim), hit)
+			}
+			l.checkQuestion()
+			l.checkQueued()
+			l.resume(cells(), victim)
+			l.d.stop(t)
+			if left := running(l.marks); len(left) > 0 {
+				t.Errorf("after the daemon's stop there is %v", left)
+			}
+		})
+	}
+}
+
+// hit kills the victim, in all sessions where it is not the daemon, and starts another
+// daemon.
+func (l *lab) hit(victim string) {
+	l.t.Helper()
+	if victim == "daemon" {
+		l.d.kill(l.t)
+		for _, c := range cells() {
+			within(l.t, "nothing of "+c.name+" runs without the daemon", func() bool { return len(running(l.mark(c.name))) == 0 })
+		}
+		l.up()
+		return
+	}
+	var pids []int
+	for _, c := range cells() {
+		pids = append(pids, l.pid(c.name, victim))
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// checkHit checks what is left of a session.
+func (l *lab) checkHit(c cell, want outcome, hit time.Time) {
+	l.t.Helper()
+	ctx := l.t.Context()
+	s := sessionIn(l.t, l.conn, l.ws, l.ids[c.name], want.status, c.turns)
+	if !strings.Contains(s.GetReason(), want.reason) || s.Question != nil || s.GetTurns() != c.turns {
+		l.t.Errorf("%s: %v", c.name, s)
+	}
+	if since := s.GetSince().AsTime(); since.Before(hit.Add(-time.Second)) || since.After(time.Now().Add(time.Second)) {
+		l.t.Errorf("%s: it is %v since %v, and was hit at %v", c.name, s.GetStatus(), since, hit)
+	}
+	within(l.t, "nothing of "+c.name+" runs", func() bool { return len(running(l.mark(c.name))) == 0 })
+	if c.turns > 0 {
+		if text, err := os.ReadFile(filepath.Join(s.GetPath(), "work.txt")); err != nil || string(text) != "of "+c.name {
+			l.t.Errorf("%s: what was not committed is %q, %v", c.name, text, err)
+		}
+		read, err := l.sessions.Read(ctx, &sessionv1.ReadRequest{WorkspaceId: l.ws, Id: l.ids[c.name]})
+		if err != nil || len(read.GetTurns()) != 1 || read.GetTurns()[0].GetStopReason() != want.turn || read.GetTurns()[0].EndedAt == nil {
+			l.t.Errorf("%s: turns %v, %v", c.name, read.GetTurns(), err)
+		}
+	}
+	l.checkInputs(c, want.input)
+	if _, err := l.sessions.Send(ctx, &sessionv1.SendRequest{WorkspaceId: l.ws, Id: l.ids[c.name], Text: "SAY lost"}); err == nil || !strings.Contains(err.Error(), "resume") {
+		l.t.Errorf("%s: a prompt for it was answered with %v", c.name, err)
+	}
+	within(l.t, fmt.Sprintf("the task of %s is %v", c.name, want.task), func() bool { // a moment after the session
+		task, err := l.tasks.Get(ctx, &taskv1.GetRequest{WorkspaceId: l.ws, Id: s.GetTask()})
+		return err == nil && task.GetTask().GetStatus() == want.task && task.GetTask().GetClaim().GetHolder() == ""
+	})
+}
+
+// checkInputs checks what became of what was sent.
+func (l *lab) checkInputs(c cell, first sessionv1.InputState) {
+	l.t.Helper()
+	resp, err := l.sessions.Inputs(l.t.Context(), &sessionv1.InputsRequest{WorkspaceId: l.ws, Id: l.ids[c.name]})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	inputs := resp.GetInputs()
+	slices.Reverse(inputs)
+	if len(inputs) != 1+len(c.queued) || inputs[0].GetState() != first {
+		l.t.Fatalf("%s: inputs %v", c.name, inputs)
+	}
+	for i, text := range c.queued {
+		if in := inputs[i+1]; in.GetState() != sessionv1.InputState_INPUT_STATE_QUEUED || in.GetText() != text {
+			l.t.Errorf("%s: input %v", c.name, in)
+		}
+	}
+}
+
+// checkQuestion checks that the question that was open is seen to be cancelled.
+func (l *lab) checkQuestion() {
+	l.t.Helper()
+	ctx, id := l.t.Context(), l.ids["waiting"]
+	if q, err := l.sessions.Question(ctx, &sessionv1.QuestionRequest{WorkspaceId: l.ws, Id: id}); err != nil || q.GetPending() {
+		l.t.Errorf("Question = %v, %v", q, err)
+	}
+	_, err := l.sessions.Answer(ctx, &sessionv1.AnswerRequest{WorkspaceId: l.ws, Id: id, QuestionId: l.question, Answer: "1"})
+	if err == nil || !strings.Contains(err.Error(), "cancelled") {
+		l.t.Errorf("an answer that is too late was answered with %v", err)
+	}
+	read, err := l.sessions.Read(ctx, &sessionv1.ReadRequest{WorkspaceId: l.ws, Id: id})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, item := range read.GetTurns()[0].GetItems() {
+		if item.GetKind() == "ask" && strings.HasSuffix(item.GetText(), "cancelled") {
+			return
+		}
+	}
+	l.t.Errorf("the transcript does not tell of the question: %v", read.GetTurns()[0].GetItems())
+}
+
+// checkQueued checks that the session that waited for a place has got one, and ends it.
+func (l *lab) checkQueued() {
+	l.t.Helper()
+	s := sessionIn(l.t, l.conn, l.ws, l.ids["queued"], sessionv1.Status_STATUS_IDLE, 1)
+	if got := l.given("queued"); s.GetTurns() != 1 || len(got) != 1 || len(got["SAY first"]) != 1 {
+		l.t.Errorf("the session that waited for a place: %v; its agent got %v", s, got)
+	}
+	if _, err := l.sessions.Stop(l.t.Context(), &sessionv1.StopRequest{WorkspaceId: l.ws, Ids: []string{l.ids["queued"]}}); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// given returns which of the agent's own sessions was given a text, for each time that it was.
+func (l *lab) given(name string) map[string][]string {
+	l.t.Helper()
+	data, err := os.ReadFile(l.mark(name))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		l.t.Fatal(err)
+	}
+	given := map[string][]string{}
+	for line := range bytes.Lines(data) {
+		var r struct {
+			Session string
+			Update  struct {
+				SessionUpdate string
+				Content       json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(line, &r); err != nil {
+			l.t.Fatal(err)
+		}
+		if r.Update.SessionUpdate != "user_message_chunk" {
+			continue
+		}
+		var content struct{ Text string }
+		if err := json.Unmarshal(r.Update.Content, &content); err != nil {
+			l.t.Fatal(err)
+		}
+		given[content.Text] = append(given[content.Text], r.Session)
+	}
+	return given
+}
+
+// resume starts the sessions again and checks that each goes on where it was.
+func (l *lab) resume(cells []cell, victim string) {
+	l.t.Helper()
+	if err := os.Remove(l.mark("starting") + ".hang"); err != nil {
+		l.t.Fatal(err)
+	}
+	var ids []string
+	for _, c := range cells {
+		ids = append(ids, l.ids[c.name])
+	}
+	if _, err := l.sessions.Resume(l.t.Context(), &sessionv1.ResumeRequest{WorkspaceId: l.ws, Ids: ids}); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, c := range cells {
+		if _, err := l.sessions.Send(l.t.Context(), &sessionv1.SendRequest{WorkspaceId: l.ws, Id: l.ids[c.name], Text: "SAY last"}); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	for _, c := range cells {
+		texts := slices.Concat([]string{c.prompt(l.mark(c.name))}, c.queued, []string{"SAY last"})
+		s := sessionIn(l.t, l.conn, l.ws, l.ids[c.name], sessionv1.Status_STATUS_IDLE, int32(len(texts)))
+		given, conversations := l.given(c.name), map[string]bool{}
+		for _, text := range texts {
+			if len(given[text]) != 1 {
+				l.t.Errorf("%s after the end of the %s: %q was given to the agent %d times", c.name, victim, text, len(given[text]))
+			}
+			for _, id := range given[text] {
+				conversations[id] = true
+			}
+		}
+		if len(given) != len(texts) || s.GetQueued() != 0 || s.GetTurns() != int32(len(texts)) {
+			l.t.Errorf("%s: %v; its agent got %v", c.name, s, given)
+		}
+		notices, anew := strings.Join(l.get(c.name).GetNotices(), "\n"), 1
+		if c.name == "forgetful" {
+			anew = 2
+		}
+		if told := strings.Contains(notices, "has begun a new one"); len(conversations) != anew || told != (anew == 2) {
+			l.t.Errorf("%s: %d conversations, and the notices say %q", c.name, len(conversations), notices)
+		}
+		if text, err := os.ReadFile(filepath.Join(s.GetPath(), "work.txt")); err != nil || string(text) != "of "+c.name {
+			l.t.Errorf("%s: what was not committed is %q, %v", c.name, text, err)
+		}
+	}
+}
