@@ -212,6 +212,21 @@ func TestWorkIsPublishedToARemoteAndByAutopilot(t *testing.T) {
 	}
 }
 
+func TestPullRequestThatAnAgentNamesIsConfirmedByTheProgramThatKnows(t *testing.T) {
+	bin := t.TempDir()
+	script := "#!/bin/sh\ncase \"$1 $2\" in\n'pr list') echo '[{\"number\":7,\"url\":\"https://github.example/o/r/pull/7\",\"state\":\"OPEN\",\"statusCheckRollup\":[{\"conclusion\":\"SUCCESS\"}]}]';;\nesac\n"
+	if err := os.WriteFile(filepath.Join(bin, "gh"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	g := newRig(t, inRepository, func(g *rig) { g.git(g.ws.Root, "remote", "add", "origin", "https://github.example/o/r.git") })
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "SAY see https://elsewhere.example/o/r/pull/9\nSAY opened https://github.example/o/r/pull/7"})
+	sess := g.until(id, "confirmed", func(s *Session) bool { return s.PullRequest.State != "" })
+	if sess.PullRequest != (PullRequest{URL: "https://github.example/o/r/pull/7", State: "open", Checks: "passing"}) {
+		t.Errorf("pull request %+v", sess.PullRequest)
+	}
+}
+
 func TestWorktreesAreRepairedAfterTheHomeHasMoved(t *testing.T) {
 	g := newRig(t, inRepository)
 	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello"})

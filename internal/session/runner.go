@@ -41,6 +41,10 @@ type runner struct {
 	done    chan struct{}           // closed when it has ended
 	wake    chan struct{}           // has a token when an input may be there
 
+	side sync.WaitGroup // of what is looked up while the agent goes on
+
+	confirming atomic.Bool // whether gh is asked about the pull request
+
 	heard atomic.Int64 // when the agent gave the last sign of life, in nanoseconds
 
 	mu        sync.Mutex
@@ -540,6 +544,7 @@ func (r *runner) end(ctx, turn context.Context, a *agent.Agent, number int, answ
 		return nil
 	}
 	r.autopilot(ctx)
+	r.confirm(ctx)
 	return r.rest(ctx)
 }
 
@@ -599,6 +604,8 @@ func (r *runner) finish(ctx context.Context, a *agent.Agent, end outcome) {
 		}
 		r.drain(a)
 	}
+	r.halt(nil) // nobody waits for what is still looked up
+	r.side.Wait()
 	saved, notice := r.save(ctx)
 	err := r.change(func(st *store, sess *Session) ([]Entry, error) {
 		return r.closing(st, sess, end, saved, notice)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/fault"
@@ -14,6 +15,9 @@ import (
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/workspace"
 )
+
+// confirmLimit bounds how long gh is asked about a pull request.
+const confirmLimit = 30 * time.Second
 
 // savedRef is the git reference that holds the work of a session.
 func savedRef(session string) string { return "refs/compozy/sessions/" + session }
@@ -245,6 +249,39 @@ func program(path, name string) string {
 		}
 	}
 	return ""
+}
+
+// confirm has gh tell how the pull request of the session's branch stands, where the session
+// has one. The agent does not wait for that.
+func (r *runner) confirm(ctx context.Context) {
+	gh := program(r.s.cfg.Environ("PATH"), "gh")
+	if gh == "" || r.repo == nil || !r.confirming.CompareAndSwap(false, true) {
+		return
+	}
+	r.side.Go(func() {
+		defer r.confirming.Store(false)
+		ctx, cancel := context.WithTimeout(ctx, confirmLimit)
+		defer cancel()
+		sess, err := r.s.load(ctx, r.ws.ID, r.id)
+		if err != nil || sess.Tree.Dir == "" || sess.PullRequest.URL == "" {
+			return
+		}
+		wt, err := r.s.worktree(ctx, r.repo, sess)
+		if err != nil {
+			return
+		}
+		p, found, err := r.repo.PullRequest(ctx, wt, gh)
+		if err != nil || !found {
+			return // the address stays, as what the agent said
+		}
+		err = r.change(func(_ *store, now *Session) ([]Entry, error) {
+			r.pull, now.PullRequest = p.URL, PullRequest(p)
+			return nil, nil
+		})
+		if err != nil {
+			r.s.cfg.Logger.WarnContext(ctx, "cannot write how a pull request stands", "session", r.id, "error", err)
+		}
+	})
 }
 
 // autopilot publishes what a turn that ended well has changed, where the session is to do
