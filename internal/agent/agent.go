@@ -41,6 +41,11 @@ const (
 
 	// cancelGrace is how long a cancelled turn may take to end.
 	cancelGrace = 10 * time.Second
+
+	// replayQuiet is how long an agent that has loaded a session tells no more of its
+	// history before that counts as told, and replayLimit how long it may go on.
+	replayQuiet = 250 * time.Millisecond
+	replayLimit = 30 * time.Second
 )
 
 // Spec says how an agent is run.
@@ -153,8 +158,7 @@ type Agent struct {
 	turn      bool // a prompt is open
 	cancelled bool // and nobody wants its outcome any more
 	stopped   bool // Stop asked for the end
-	replaying bool // what arrives is history
-	replayed  int
+	replay    replay
 	allowAll  bool // permissions are full, and the agent has no mode for it
 	junk      int  // lines that were no messages
 	nextAsk   int
@@ -391,6 +395,7 @@ func (a *Agent) begin(text string) (reply <-chan answer, forget func(), err erro
 		return nil, nil, fault.New(fault.Conflict, "the agent is in the middle of a turn; wait for its end")
 	}
 	a.turn, a.cancelled = true, false
+	a.replay.on = false
 	reply, drop := a.conn.start(acp.AgentMethodSessionPrompt, acp.PromptRequest{
 		SessionId: a.session, Prompt: []acp.ContentBlock{acp.TextBlock(text)},
 	})
@@ -480,10 +485,7 @@ func (a *Agent) notified(method string, params json.RawMessage) {
 		return
 	}
 	a.mu.Lock()
-	old := a.replaying
-	if old {
-		a.replayed++
-	}
+	old := a.replay.takes(n.Update)
 	a.mu.Unlock()
 	if !old {
 		a.spec.Handler.Update(bytes.ToValidUTF8(n.Update, []byte("\uFFFD")))

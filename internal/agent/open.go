@@ -23,7 +23,8 @@ type Opened struct {
 	SessionID string
 	// Loaded is whether the session is the one that Spec.Load named.
 	Loaded bool
-	// Replayed is how many updates of it the agent told again. They were not handed over.
+	// Replayed is how many updates of its turns the agent told again. They were not handed
+	// over.
 	Replayed int
 	// Name and Version are the agent's, as it calls itself.
 	Name, Version string
@@ -45,7 +46,7 @@ func (a *Agent) Open(ctx context.Context) (Opened, error) {
 	if err == nil {
 		a.mu.Lock()
 		a.session, a.logins = acp.SessionId(o.opened.SessionID), o.logins
-		o.opened.Replayed = a.replayed
+		o.opened.Replayed = a.replay.count
 		a.mu.Unlock()
 		return o.opened, nil
 	}
@@ -114,7 +115,13 @@ func (o *opening) run(ctx context.Context) error {
 	if err := o.chooseModel(ctx); err != nil {
 		return err
 	}
-	return o.chooseMode(ctx)
+	if err := o.chooseMode(ctx); err != nil {
+		return err
+	}
+	if o.opened.Loaded {
+		return o.hearOut(ctx)
+	}
+	return nil
 }
 
 // call makes a request. An error that the agent answered with is an *acp.RequestError.
@@ -213,12 +220,12 @@ func (o *opening) load(ctx context.Context, id string) (bool, error) {
 		var e entered
 		o.replay(true)
 		err := o.call(ctx, attempt.method, attempt.params, &e)
-		o.replay(false)
 		if err == nil {
 			o.opened.SessionID, o.opened.Loaded = id, true
 			o.choices = readChoices(e)
 			return true, nil
 		}
+		o.replay(false)
 		// Where a login is missing a new session is refused as well, and says so.
 		refusal, ok := errors.AsType[*acp.RequestError](err)
 		if !ok {
@@ -228,13 +235,6 @@ func (o *opening) load(ctx context.Context, id string) (bool, error) {
 	}
 	o.notice("the agent could not go on with its earlier session and has begun a new one: %s", why)
 	return false, nil
-}
-
-// replay says whether what arrives from now on is history.
-func (o *opening) replay(on bool) {
-	o.agent.mu.Lock()
-	o.agent.replaying = on
-	o.agent.mu.Unlock()
 }
 
 // refusedSession keeps the refusals that mean that a login is needed.

@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -145,6 +146,39 @@ func TestLoadingGoesOnWithoutTellingTheHistoryAgain(t *testing.T) {
 	}
 	prompt(t, a, "SAY four")
 	if got := h.said(); got != "four" || h.count() != 1 {
+		t.Errorf("said %q in %d updates", got, h.count())
+	}
+}
+
+func TestHistoryThatIsToldAfterTheAnswerIsNotToldAgain(t *testing.T) {
+	// What Gemini sent: one update before it had answered session/load, and all others then.
+	const captured, id = "../session/testdata/acp/gemini-load.jsonl", "c939f5f8-376d-4ae2-b39c-dad93f625dcb"
+	data, err := os.ReadFile(captured)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := `while read -r line; do case $line in
+		*'"initialize"'*) echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}' ;;
+		*'"session/load"'*)
+			printf '%s\n' "$HISTORY"
+			echo '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"available_commands_update","availableCommands":[]}}}' ;;
+		*'"session/prompt"'*)
+			echo '{"jsonrpc":"2.0","method":"session/update","params":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"new"}}}}'
+			echo '{"jsonrpc":"2.0","id":3,"result":{"stopReason":"end_turn"}}' ;;
+	esac; done`
+	h := &handler{}
+	s := spec(t, h)
+	s.Command, s.Load = []string{"/bin/sh", "-c", script}, id
+	s.Env = append(s.Env, "HISTORY="+strings.TrimSpace(string(data)))
+	a, o := open(t, s)
+	if want := strings.Count(string(data), `"session/update"`); !o.Loaded || o.Replayed != want {
+		t.Errorf("opened %+v, want %d updates", o, want)
+	}
+	if h.count() != 1 { // the commands are those of now
+		t.Errorf("%d updates before the first prompt", h.count())
+	}
+	prompt(t, a, "hello")
+	if got := h.said(); got != "new" || h.count() != 2 {
 		t.Errorf("said %q in %d updates", got, h.count())
 	}
 }
