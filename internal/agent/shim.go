@@ -6,12 +6,21 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
 
 	"compozy.dev/compozy/internal/process"
 )
+
+// IsShim reports whether a process is the shim of a session, whichever daemon's, as far as
+// the system tells that of other processes. What descends from a shim cannot change that.
+func IsShim(id process.ID) bool {
+	line := argumentsOf(id.PID)
+	self, err := os.Executable()
+	return err == nil && len(line) > 2 && line[1] == "shim" && line[2] == "--" && filepath.Base(line[0]) == filepath.Base(self)
+}
 
 // remainsGrace is how long what a killed shim left behind may take to end by itself.
 const remainsGrace = 500 * time.Millisecond

@@ -14,6 +14,9 @@ import (
 // shim that is killed.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// argumentsOf returns nothing: only the process itself is told its arguments here.
+func argumentsOf(int) []string { return nil }
+
 // keepToSelf keeps every file of this process but the standard ones from its children.
 func keepToSelf() error {
 	entries, err := os.ReadDir("/dev/fd")

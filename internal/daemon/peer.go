@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/process"
 )
 
@@ -25,6 +27,9 @@ type caller struct {
 	// foreign says that it descends from this daemon through a session of processes that is
 	// not the daemon's own, as agents do and nothing else.
 	foreign bool
+	// stray says that it descends from the shim of a session that is none of this daemon's,
+	// and that this daemon does not descend from itself.
+	stray bool
 	// agent is the session that it was last found to belong to; nil: none.
 	agent *atomic.Pointer[Agent]
 }
@@ -57,11 +62,30 @@ func (c peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.A
 		conn:           c.last.Add(1), lineage: lineageOf(pid), agent: new(atomic.Pointer[Agent]),
 	}
 	_, who.foreign = process.Foreign(who.lineage)
+	who.stray = stray(who.lineage)
 	// The pid could have been another's by now.
 	if held.reused() {
 		who.lineage = nil
 	}
 	return conn, who, held.release()
+}
+
+// stray reports whether a process descends from a shim that this one does not descend from.
+// A daemon that an agent has started serves that agent and what it started.
+func stray(lineage []process.ID) bool {
+	var above []process.ID
+	for i, id := range lineage {
+		if i == 0 || !agent.IsShim(id) {
+			continue
+		}
+		if above == nil {
+			above, _ = process.Ancestors(os.Getpid()) // none where that cannot be told
+		}
+		if !slices.Contains(above, id) {
+			return true
+		}
+	}
+	return false
 }
 
 // lineageOf returns the process with a pid and its ancestors; nothing where that cannot be

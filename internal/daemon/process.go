@@ -69,6 +69,9 @@ func (ch *chain) agentOf(who caller) (*Agent, auth.Principal, error) {
 		// A shim runs a moment before its session is known by it.
 		return nil, unknown, fault.New(fault.Unavailable, "this process was started by the daemon, and not by a session that runs; try again in a moment")
 	}
+	if who.stray {
+		return nil, unknown, fault.New(fault.PermissionDenied, "this process belongs to a session that is not of this daemon, and may do nothing here; the operator can")
+	}
 	return nil, auth.Principal{}, nil
 }
 
