@@ -314,3 +314,16 @@ func TestSessionMayNotDisturbOthers(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 }
+
+func TestPromptsOfTurnsThatHaveEndedAreFound(t *testing.T) {
+	g := newRig(t)
+	id := g.create(&sessionv1.CreateRequest{Prompt: "SAY heard\nneedle in a prompt"}).GetId()
+	g.idle(id, 1)
+	if turn := g.turns(id)[0]; turn.Prompt == "" || turn.First == 0 {
+		t.Errorf("turn %+v", turn)
+	}
+	resp, err := g.s.Search(g.operator(), &sessionv1.SearchRequest{Text: "NEEDLE"})
+	if err != nil || len(resp.GetMatches()) != 1 || !resp.GetMatches()[0].GetInPrompt() {
+		t.Errorf("Search = %v, %v", resp, err)
+	}
+}
