@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -15,6 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
@@ -52,6 +55,7 @@ type call struct {
 	principal auth.Principal
 	grant     *facade.Grant       // nil: the operator's, which may do everything
 	workspace workspace.Workspace // zero where the method is not bound
+	arguments []byte              // the request on the wire; nil before it was validated
 	repeated  bool                // its client_key was answered before
 }
 
@@ -201,14 +205,34 @@ func (ch *chain) authorizeAgent(c *call) error {
 func (ch *chain) validate(ctx context.Context, c *call) (context.Context, error) {
 	err := ch.validator.Validate(c.req)
 	var invalid *protovalidate.ValidationError
-	if !errors.As(err, &invalid) {
+	if err != nil && !errors.As(err, &invalid) {
 		return ctx, err
 	}
-	fields := make([]fault.Field, 0, len(invalid.Violations))
-	for _, v := range invalid.Violations {
-		fields = append(fields, fault.Field{Path: protovalidate.FieldPathString(v.Proto.GetField()), Problem: v.Proto.GetMessage()})
+	var fields []fault.Field
+	if invalid != nil {
+		for _, v := range invalid.Violations {
+			fields = append(fields, fault.Field{Path: protovalidate.FieldPathString(v.Proto.GetField()), Problem: v.Proto.GetMessage()})
+		}
 	}
-	return ctx, fault.Invalid(fields...)
+	c.arguments, _ = proto.MarshalOptions{Deterministic: true}.Marshal(c.req) // it came from the wire
+	if bytes.IndexByte(c.arguments, 0) >= 0 {
+		fields = append(fields, nulBytes(c.req)...)
+	}
+	if len(fields) > 0 {
+		return ctx, fault.Invalid(fields...)
+	}
+	return ctx, nil
+}
+
+// nulBytes refuses the one character of a text that not every engine can store.
+func nulBytes(req proto.Message) (fields []fault.Field) {
+	_ = protorange.Range(req.ProtoReflect(), func(p protopath.Values) error { // ends with no error
+		if text, ok := p.Index(-1).Value.Interface().(string); ok && strings.ContainsRune(text, 0) {
+			fields = append(fields, fault.Field{Path: strings.TrimPrefix(p.Path[1:].String(), "."), Problem: "contains a NUL byte; take it out"})
+		}
+		return nil
+	})
+	return fields
 }
 
 // deduplicate looks whether a call with this client_key was answered before. If so the
@@ -267,11 +291,13 @@ func (ch *chain) record(c *call, err error) {
 	if err != nil {
 		outcome = classify(err).Kind.String()
 	}
-	arguments, _ := proto.MarshalOptions{Deterministic: true}.Marshal(c.req) // it came from the wire
+	if c.arguments == nil { // it did not come as far as that
+		c.arguments, _ = proto.MarshalOptions{Deterministic: true}.Marshal(c.req)
+	}
 	now := ch.now()
 	ch.audit.Add(audit.Record{
 		At: now, Principal: c.principal.String(), Client: ch.secrets.String(c.principal.Client), Method: c.method, Workspace: c.workspace.ID,
-		Targets: ch.targets(c.req), Outcome: outcome, Duration: now.Sub(c.started), Digest: ch.audit.Digest(arguments),
+		Targets: ch.targets(c.req), Outcome: outcome, Duration: now.Sub(c.started), Digest: ch.audit.Digest(c.arguments),
 	})
 }
 

@@ -5,9 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protopath"
-	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
@@ -18,9 +15,6 @@ import (
 // newEntry returns the entry that a request of the principal describes, without what the
 // store gives it. Its error names everything that is wrong.
 func newEntry(req *memoryv1.StoreRequest, by auth.Principal) (Entry, error) {
-	if err := checkText(req); err != nil {
-		return Entry{}, err
-	}
 	tags, bad := cleanTags("tags", req.GetTags())
 	e := Entry{
 		Key:        req.GetKey(),
@@ -256,22 +250,4 @@ func archivedFromProto(a memoryv1.Archived) archived {
 	default:
 		return exclude
 	}
-}
-
-// checkText refuses the one character that not every engine can store. A query may have
-// it: nothing of a query is stored, and it is read for its words.
-func checkText(req proto.Message) error {
-	var bad []fault.Field
-	err := protorange.Range(req.ProtoReflect(), func(p protopath.Values) error {
-		path := strings.TrimPrefix(p.Path[1:].String(), ".")
-		text, ok := p.Index(-1).Value.Interface().(string)
-		if ok && path != "query" && strings.ContainsRune(text, 0) {
-			bad = append(bad, fault.Field{Path: path, Problem: "contains a NUL byte; take it out"})
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("look for NUL bytes: %w", err)
-	}
-	return refusal(fault.InvalidArgument, bad)
 }

@@ -60,9 +60,6 @@ func (s *Service) Store(ctx context.Context, req *memoryv1.StoreRequest) (*memor
 
 // Update changes the fields of an entry that are given.
 func (s *Service) Update(ctx context.Context, req *memoryv1.UpdateRequest) (*memoryv1.UpdateResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	var e Entry
 	err := s.change(ctx, func(st *store) error {
 		before, err := st.find(req.GetId())
@@ -121,9 +118,6 @@ func (s *Service) setArchived(ctx context.Context, names []string, archived bool
 
 // Recall finds what is known about something.
 func (s *Service) Recall(ctx context.Context, req *memoryv1.RecallRequest) (*memoryv1.RecallResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	terms, err := search.Query(req.GetQuery())
 	if err != nil {
 		return nil, fault.Invalid(fault.Field{Path: "query", Problem: err.Error()})
@@ -147,9 +141,6 @@ func (s *Service) Recall(ctx context.Context, req *memoryv1.RecallRequest) (*mem
 
 // List returns a page of entries, the most recently changed first.
 func (s *Service) List(ctx context.Context, req *memoryv1.ListRequest) (*memoryv1.ListResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	after, err := parseListCursor(req.GetCursor())
 	if err != nil {
 		return nil, err

@@ -16,9 +16,6 @@ func (s *Service) Send(ctx context.Context, req *sessionv1.SendRequest) (*sessio
 	if err := s.up(ctx); err != nil {
 		return nil, err
 	}
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	interrupts := req.GetMode() == sessionv1.SendMode_SEND_MODE_INTERRUPT
 	var turn int
 	ids, repeated, err := s.once(ctx, func(st *store) ([]string, error) {

@@ -98,9 +98,6 @@ const diffCursorKind = "sessions.diff"
 
 // Diff tells what a session changed.
 func (s *Service) Diff(ctx context.Context, req *sessionv1.DiffRequest) (*sessionv1.DiffResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	from, offset, err := parseDiffCursor(req.GetCursor())
 	if err != nil {
 		return nil, err
@@ -183,9 +180,6 @@ func changeWord(word string) string {
 
 // Publish commits and pushes the work of a session.
 func (s *Service) Publish(ctx context.Context, req *sessionv1.PublishRequest) (*sessionv1.PublishResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	sess, err := s.reachable(ctx, req.GetId())
 	if err != nil {
 		return nil, err

@@ -26,9 +26,6 @@ func leaseOf(seconds *int32) time.Duration {
 
 // Claim takes a task for the caller.
 func (s *Service) Claim(ctx context.Context, req *taskv1.ClaimRequest) (*taskv1.ClaimResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	ids, repeated, err := s.once(ctx, func(st *store) ([]string, error) {
 		t, err := st.candidate(req)
 		if err != nil {
@@ -126,9 +123,6 @@ func (s *Service) Renew(ctx context.Context, req *taskv1.RenewRequest) (*taskv1.
 
 // Release gives a claimed task back.
 func (s *Service) Release(ctx context.Context, req *taskv1.ReleaseRequest) (*taskv1.ReleaseResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	e := ending{Outcome: taskv1.Outcome_OUTCOME_RELEASED, Result: req.GetReason()}
 	done, _, err := s.end(ctx, release, req.GetId(), req.GetFence(), e)
 	if err != nil {
@@ -139,9 +133,6 @@ func (s *Service) Release(ctx context.Context, req *taskv1.ReleaseRequest) (*tas
 
 // Complete finishes a task as done.
 func (s *Service) Complete(ctx context.Context, req *taskv1.CompleteRequest) (*taskv1.CompleteResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	e := ending{Outcome: taskv1.Outcome_OUTCOME_DONE, Result: req.GetResult(), Usage: req.GetUsage()}
 	done, unblocked, err := s.end(ctx, complete, req.GetId(), req.GetFence(), e)
 	if err != nil {
@@ -152,9 +143,6 @@ func (s *Service) Complete(ctx context.Context, req *taskv1.CompleteRequest) (*t
 
 // Fail finishes a task as failed.
 func (s *Service) Fail(ctx context.Context, req *taskv1.FailRequest) (*taskv1.FailResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	e := ending{Outcome: taskv1.Outcome_OUTCOME_FAILED, Result: req.GetReason(), Class: req.GetReasonClass(), Usage: req.GetUsage()}
 	done, _, err := s.end(ctx, fail, req.GetId(), req.GetFence(), e)
 	if err != nil {
@@ -215,9 +203,6 @@ func (st *store) end(t *Task, e ending) (unblocked []change, err error) {
 // ReportRun renews the claim that a run belongs to, or ends it. Whoever knows run and
 // fence acts for the holder.
 func (s *Service) ReportRun(ctx context.Context, req *taskv1.ReportRunRequest) (*taskv1.ReportRunResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	resp := &taskv1.ReportRunResponse{}
 	err := s.db.Do(ctx, func(tx *storage.Tx) error {
 		origin, err := findRun(tx, req.GetRunId())

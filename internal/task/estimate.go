@@ -31,9 +31,6 @@ const (
 
 // Estimate guesses cost and time from similar tasks that are done.
 func (s *Service) Estimate(ctx context.Context, req *taskv1.EstimateRequest) (*taskv1.EstimateResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	if (req.GetId() == "") == (req.GetText() == "") {
 		return nil, fault.Invalid(fault.Field{Problem: "give either id, for a task that is there, or text, for work that is not a task yet"})
 	}

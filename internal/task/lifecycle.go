@@ -11,9 +11,6 @@ import (
 
 // Pause sets tasks aside. Leases on them go on.
 func (s *Service) Pause(ctx context.Context, req *taskv1.PauseRequest) (*taskv1.PauseResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	changes, err := s.transition(ctx, pause, req.GetIds(), func(st *store, t *Task) error {
 		from := t.Status
 		t.PausedFrom, t.Status = t.Status, Paused
@@ -45,9 +42,6 @@ func (s *Service) Resume(ctx context.Context, req *taskv1.ResumeRequest) (*taskv
 
 // Cancel calls tasks off, and ends the claims on them.
 func (s *Service) Cancel(ctx context.Context, req *taskv1.CancelRequest) (*taskv1.CancelResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	changes, err := s.transition(ctx, cancel, req.GetIds(), func(st *store, t *Task) error {
 		from := t.Status
 		if t.Claim != nil {

@@ -117,9 +117,6 @@ const maxImported = 200
 
 // Import makes the tasks of a plan that the workspace does not have.
 func (s *Service) Import(ctx context.Context, req *taskv1.ImportRequest) (*taskv1.ImportResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	var resp *taskv1.ImportResponse
 	run := func(st *store) error {
 		p, err := st.examine(req.GetTasks())

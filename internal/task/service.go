@@ -62,9 +62,6 @@ func (s *Service) List(ctx context.Context, req *taskv1.ListRequest) (*taskv1.Li
 }
 
 func listFilter(ctx context.Context, req *taskv1.ListRequest) (filter, error) {
-	if err := checkText(req); err != nil {
-		return filter{}, err
-	}
 	after, err := parseListCursor(req.GetCursor())
 	if err != nil {
 		return filter{}, err
@@ -181,9 +178,6 @@ const maxMatches = 20
 
 // Search returns the tasks that have a text in them.
 func (s *Service) Search(ctx context.Context, req *taskv1.SearchRequest) (*taskv1.SearchResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	folded := fold(req.GetText())
 	resp := &taskv1.SearchResponse{}
 	err := s.view(ctx, func(st *store) error {
@@ -251,9 +245,6 @@ func (s *Service) Create(ctx context.Context, req *taskv1.CreateRequest) (*taskv
 
 // checkDrafts finds what is wrong with new tasks without looking at those there are.
 func checkDrafts(req *taskv1.CreateRequest) error {
-	if err := checkText(req); err != nil {
-		return err
-	}
 	var bad []fault.Field
 	keys := make(map[string]int)
 	for i, d := range req.GetTasks() {
@@ -369,9 +360,6 @@ func (s *Service) Update(ctx context.Context, req *taskv1.UpdateRequest) (*taskv
 
 // checkEdits finds what is wrong with edits without looking at the tasks.
 func checkEdits(req *taskv1.UpdateRequest) error {
-	if err := checkText(req); err != nil {
-		return err
-	}
 	var bad []fault.Field
 	for i, e := range req.GetTasks() {
 		path := fmt.Sprintf("tasks[%d].", i)
@@ -483,9 +471,6 @@ func (st *store) editBody(t *Task, e *taskv1.Edit) (bool, error) {
 
 // Note adds notes to tasks.
 func (s *Service) Note(ctx context.Context, req *taskv1.NoteRequest) (*taskv1.NoteResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	ids, repeated, err := s.once(ctx, func(st *store) ([]string, error) { return st.noteAll(req.GetNotes()) })
 	if err != nil {
 		return nil, err

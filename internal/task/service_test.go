@@ -369,27 +369,6 @@ func TestCreateIsAllOrNothingAndNamesAllThatIsWrong(t *testing.T) {
 	})
 }
 
-func TestNULByteIsRefusedWhereverItIs(t *testing.T) {
-	each(t, func(h *home) {
-		ctx := h.as("fac_1")
-		h.create(ctx, "a")
-		f := refused(h.t, h.Create, ctx, &taskv1.CreateRequest{Tasks: []*taskv1.Draft{{Title: "a", Body: "b\x00"}, {Title: "a", Labels: []string{"x", "\x00"}}}}, fault.InvalidArgument)
-		want := []fault.Field{
-			{Path: "tasks[0].body", Problem: "contains a NUL byte; take it out"},
-			{Path: "tasks[1].labels[1]", Problem: "contains a NUL byte; take it out"},
-		}
-		if diff := cmp.Diff(f.Fields, want); diff != "" {
-			h.t.Errorf("fields (-got +want):\n%s", diff)
-		}
-		refused(h.t, h.Search, ctx, &taskv1.SearchRequest{Text: "\x00"}, fault.InvalidArgument)
-		refused(h.t, h.List, ctx, &taskv1.ListRequest{Labels: []string{"\x00"}}, fault.InvalidArgument)
-		refused(h.t, h.List, ctx, &taskv1.ListRequest{Holder: "\x00"}, fault.InvalidArgument)
-		refused(h.t, h.Get, ctx, &taskv1.GetRequest{Id: "\x00"}, fault.InvalidArgument)
-		refused(h.t, h.Pause, ctx, &taskv1.PauseRequest{Ids: []string{"t1"}, Reason: "\x00"}, fault.InvalidArgument)
-		refused(h.t, h.Fail, ctx, &taskv1.FailRequest{Id: "t1", Reason: "\x00"}, fault.InvalidArgument)
-	})
-}
-
 func TestSameClientKeyMakesOneTask(t *testing.T) {
 	each(t, func(h *home) {
 		ctx := storage.WithKey(h.as("fac_1"), storage.Key{Method: "create", Key: "gh-12", Hash: "h"})

@@ -34,9 +34,6 @@ type Launcher func(ctx context.Context, l Launch) (Launched, error)
 
 // Start makes a session that works on a task.
 func (s *Service) Start(ctx context.Context, req *taskv1.StartRequest) (*taskv1.StartResponse, error) {
-	if err := checkText(req); err != nil {
-		return nil, err
-	}
 	var t *Task
 	var body string
 	err := s.view(ctx, func(st *store) (err error) {

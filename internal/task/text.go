@@ -1,38 +1,14 @@
 package task
 
 import (
-	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protopath"
-	"google.golang.org/protobuf/reflect/protorange"
 
-	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
 )
-
-// checkText refuses the one character that not every engine can store.
-func checkText(req proto.Message) error {
-	var bad []fault.Field
-	err := protorange.Range(req.ProtoReflect(), func(p protopath.Values) error {
-		text, ok := p.Index(-1).Value.Interface().(string)
-		if ok && strings.ContainsRune(text, 0) {
-			bad = append(bad, fault.Field{Path: strings.TrimPrefix(p.Path[1:].String(), "."), Problem: "contains a NUL byte; take it out"})
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("look for NUL bytes: %w", err)
-	}
-	if bad != nil {
-		return fault.Invalid(bad...)
-	}
-	return nil
-}
 
 // titleProblem says what is wrong with a title; empty: nothing.
 func titleProblem(title string) string {
