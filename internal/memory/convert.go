@@ -10,6 +10,7 @@ import (
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/ref"
 )
 
 // newEntry returns the entry that a request of the principal describes, without what the
@@ -36,7 +37,7 @@ func newEntry(req *memoryv1.StoreRequest, by auth.Principal) (Entry, error) {
 		e.Status = Candidate
 	}
 	bad = append(bad, e.check()...)
-	return e, refusal(fault.InvalidArgument, bad)
+	return e, ref.Refuse(fault.InvalidArgument, bad)
 }
 
 // apply returns the entry with the changes that a request of the principal describes. Its

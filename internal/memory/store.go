@@ -205,7 +205,7 @@ func (st *store) list(f filter, after *place, limit int) ([]Entry, error) {
 
 // find returns the entry that a reference names.
 func (st *store) find(name string) (Entry, error) {
-	entries, err := st.resolve([]named{{"id", name}})
+	entries, err := st.resolve([]ref.Named{{Path: "id", Text: name}})
 	if err != nil {
 		return Entry{}, err
 	}
@@ -214,10 +214,7 @@ func (st *store) find(name string) (Entry, error) {
 
 // findAll returns the entries that a list of references names, each once.
 func (st *store) findAll(names []string) ([]Entry, error) {
-	list := make([]named, len(names))
-	for i, name := range names {
-		list[i] = named{fmt.Sprintf("ids[%d]", i), name}
-	}
+	list := ref.Names("ids", names)
 	entries, err := st.resolve(list)
 	if err != nil {
 		return nil, err
@@ -230,14 +227,8 @@ func (st *store) findAll(names []string) ([]Entry, error) {
 	}), nil
 }
 
-// named is a reference to an entry as a caller gave it.
-type named struct {
-	Path string // of the argument, such as ids[3]
-	Text string
-}
-
 // resolve finds what the references name. The error names every one that is wrong.
-func (st *store) resolve(names []named) ([]Entry, error) {
+func (st *store) resolve(names []ref.Named) ([]Entry, error) {
 	keys, err := parse(names)
 	if err != nil {
 		return nil, err
@@ -259,11 +250,11 @@ func (st *store) resolve(names []named) ([]Entry, error) {
 		}
 		entries[i] = found[at]
 	}
-	return entries, refusal(fault.NotFound, bad)
+	return entries, ref.Refuse(fault.NotFound, bad)
 }
 
 // parse reads references to whole entries into ids and keys. No key looks like an id.
-func parse(names []named) ([]string, error) {
+func parse(names []ref.Named) ([]string, error) {
 	keys := make([]string, len(names))
 	var bad []fault.Field
 	for i, n := range names {
@@ -276,21 +267,7 @@ func parse(names []named) ([]string, error) {
 		}
 		keys[i] = r.ID + r.Name // one of them is empty
 	}
-	return keys, refusal(fault.InvalidArgument, bad)
-}
-
-// refusal returns a fault about the fields, nil if there are none. The one reference of
-// a request is found without a path.
-func refusal(kind fault.Kind, bad []fault.Field) error {
-	if len(bad) == 0 {
-		return nil
-	}
-	f := fault.Invalid(bad...)
-	f.Kind = kind
-	if bad[0].Path == "id" {
-		f.Message = bad[0].Problem
-	}
-	return f
+	return keys, ref.Refuse(fault.InvalidArgument, bad)
 }
 
 // saying returns the entry that says the same as e; nil: there is none.

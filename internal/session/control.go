@@ -8,6 +8,7 @@ import (
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -132,11 +133,11 @@ func (s *Service) Interrupt(ctx context.Context, req *sessionv1.InterruptRequest
 // named returns the sessions that the ids of a request name, all of which check accepts.
 func (s *Service) named(ctx context.Context, ids []string, check func(st *store, sess *Session) error) (list []*Session, err error) {
 	err = s.view(ctx, func(st *store) error {
-		names := namesOf("ids", ids)
+		names := ref.Names("ids", ids)
 		if list, err = st.resolve(names); err != nil {
 			return err
 		}
-		return refuseEach(names, func(i int) error { return check(st, list[i]) })
+		return ref.RefuseEach(names, func(i int) error { return check(st, list[i]) })
 	})
 	return list, err
 }
@@ -258,7 +259,7 @@ func (s *Service) Resume(ctx context.Context, req *sessionv1.ResumeRequest) (*se
 		if err := st.lock(); err != nil {
 			return err
 		}
-		names := namesOf("ids", req.GetIds())
+		names := ref.Names("ids", req.GetIds())
 		var err error
 		if list, err = st.resolve(names); err != nil {
 			return err
@@ -267,7 +268,7 @@ func (s *Service) Resume(ctx context.Context, req *sessionv1.ResumeRequest) (*se
 		if err != nil {
 			return err
 		}
-		return refuseEach(names, func(i int) error {
+		return ref.RefuseEach(names, func(i int) error {
 			notices, err := st.resume(ctx, list[i], agents, rules, &free)
 			resp.Notices = append(resp.Notices, notices...)
 			return err

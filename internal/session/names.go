@@ -12,25 +12,10 @@ import (
 	"compozy.dev/compozy/internal/storage"
 )
 
-// named is a reference to a session as a caller gave it.
-type named struct {
-	Path string // of the argument, such as ids[3]
-	Text string
-}
-
-// namesOf returns the references that an argument lists.
-func namesOf(path string, texts []string) []named {
-	names := make([]named, len(texts))
-	for i, text := range texts {
-		names[i] = named{fmt.Sprintf("%s[%d]", path, i), text}
-	}
-	return names
-}
-
 // resolve returns the sessions that the references name, in the same order: by id, by
 // handle, or by a title that only one of them has. No two may name the same session. The
 // error names every one that is wrong.
-func (st *store) resolve(refs []named) ([]*Session, error) {
+func (st *store) resolve(refs []ref.Named) ([]*Session, error) {
 	parsed := make([]ref.Ref, len(refs))
 	var bad []fault.Field
 	for i, n := range refs {
@@ -44,7 +29,7 @@ func (st *store) resolve(refs []named) ([]*Session, error) {
 		parsed[i] = r
 	}
 	if bad != nil {
-		return nil, refusal(fault.InvalidArgument, bad)
+		return nil, ref.Refuse(fault.InvalidArgument, bad)
 	}
 	found, err := st.lookUp(parsed)
 	if err != nil {
@@ -62,14 +47,14 @@ func (st *store) resolve(refs []named) ([]*Session, error) {
 		}
 	}
 	if bad != nil {
-		return nil, refusal(fault.NotFound, bad)
+		return nil, ref.Refuse(fault.NotFound, bad)
 	}
 	return list, refuseTwins(refs, list)
 }
 
 // one returns the session that the id of a request names.
 func (st *store) one(id string) (*Session, error) {
-	list, err := st.resolve([]named{{"id", id}})
+	list, err := st.resolve([]ref.Named{{Path: "id", Text: id}})
 	if err != nil {
 		return nil, err
 	}
@@ -128,22 +113,8 @@ func ambiguous(title string, list []*Session) string {
 	return fmt.Sprintf("%d sessions are called %q: name one by its handle (%s)", len(list), title, strings.Join(handles, ", "))
 }
 
-// refusal returns a fault about the fields, nil if there are none. The one reference of a
-// request is found without a path.
-func refusal(kind fault.Kind, bad []fault.Field) error {
-	if len(bad) == 0 {
-		return nil
-	}
-	f := fault.Invalid(bad...)
-	f.Kind = kind
-	if bad[0].Path == "id" {
-		f.Message = bad[0].Problem
-	}
-	return f
-}
-
 // refuseTwins refuses references of which two name the same session.
-func refuseTwins(refs []named, list []*Session) error {
+func refuseTwins(refs []ref.Named, list []*Session) error {
 	var bad []fault.Field
 	for i, s := range list {
 		first := slices.IndexFunc(list, func(o *Session) bool { return o.ID == s.ID })
@@ -151,29 +122,5 @@ func refuseTwins(refs []named, list []*Session) error {
 			bad = append(bad, fault.Field{Path: refs[i].Path, Problem: fmt.Sprintf("%q is the same session as %s; name each session once", refs[i].Text, refs[first].Path)})
 		}
 	}
-	return refusal(fault.InvalidArgument, bad)
-}
-
-// refuseEach makes one fault of those that check returns for the references; nil if it
-// returns none. What a single one is refused for needs no path.
-func refuseEach(refs []named, check func(i int) error) error {
-	var first *fault.Error
-	var bad []fault.Field
-	for i, n := range refs {
-		err := check(i)
-		if err == nil {
-			continue
-		}
-		if first == nil {
-			first = fault.As(err)
-		}
-		bad = append(bad, fault.Field{Path: n.Path, Problem: err.Error()})
-	}
-	if first == nil {
-		return nil
-	}
-	if len(refs) > 1 {
-		first.Fields, first.Message = bad, fault.Invalid(bad...).Message
-	}
-	return first
+	return ref.Refuse(fault.InvalidArgument, bad)
 }

@@ -190,11 +190,11 @@ func (st *store) inputToProto(sess *Session, in *Input) (*sessionv1.Input, error
 // CancelInput takes inputs back that were not delivered. One that was taken back before is
 // no error.
 func (s *Service) CancelInput(ctx context.Context, req *sessionv1.CancelInputRequest) (*sessionv1.CancelInputResponse, error) {
-	names := namesOf("ids", req.GetIds())
+	names := ref.Names("ids", req.GetIds())
 	resp := &sessionv1.CancelInputResponse{}
 	err := s.do(ctx, func(st *store) error {
 		list := make([]*Input, len(names))
-		err := refuseEach(names, func(i int) (err error) {
+		err := ref.RefuseEach(names, func(i int) (err error) {
 			if list[i], err = st.input(names[i].Text); err != nil {
 				return err
 			}
@@ -302,14 +302,14 @@ func mayRename(by auth.Principal, sess *Session, replace bool) error {
 
 // Unarchive brings archived sessions back into lists.
 func (s *Service) Unarchive(ctx context.Context, req *sessionv1.UnarchiveRequest) (*sessionv1.UnarchiveResponse, error) {
-	refs := namesOf("ids", req.GetIds())
+	refs := ref.Names("ids", req.GetIds())
 	resp := &sessionv1.UnarchiveResponse{}
 	err := s.do(ctx, func(st *store) error {
 		list, err := st.resolve(refs)
 		if err != nil {
 			return err
 		}
-		if err := refuseEach(refs, func(i int) error { return mayRead(ctx, list[i]) }); err != nil {
+		if err := ref.RefuseEach(refs, func(i int) error { return mayRead(ctx, list[i]) }); err != nil {
 			return err
 		}
 		for _, sess := range list {

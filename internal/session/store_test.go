@@ -13,6 +13,7 @@ import (
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/process"
+	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/storage/storagetest"
 )
@@ -233,7 +234,7 @@ func TestEveryBadReferenceIsNamed(t *testing.T) {
 		foreign := h.add("ws_b", Session{Title: "secret"})
 		resolve := func(texts ...string) (handles []string, err error) {
 			h.see(func(st *store) error {
-				list, failed := st.resolve(namesOf("ids", texts))
+				list, failed := st.resolve(ref.Names("ids", texts))
 				for _, s := range list {
 					if s != nil {
 						handles = append(handles, s.Handle())

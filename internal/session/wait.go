@@ -111,7 +111,7 @@ func (s *Service) watched(ctx context.Context, req *sessionv1.WaitRequest) (watc
 	w := watched{sessions: map[string]bool{}, tasks: map[string]Task{}}
 	w.all = len(req.GetSessions())+len(req.GetTasks()) == 0
 	err := s.view(ctx, func(st *store) error {
-		list, err := st.resolve(namesOf("sessions", req.GetSessions()))
+		list, err := st.resolve(ref.Names("sessions", req.GetSessions()))
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
 )
 
@@ -22,7 +23,7 @@ func (t *Task) name() Name { return Name{t.ID, t.Handle(), t.Title} }
 // names every reference that means none, by its path: the argument's name and its place.
 func (s *Service) Names(tx *storage.Tx, workspace, argument string, refs []string) ([]Name, error) {
 	st := &store{tx: tx, workspace: workspace, author: daemon}
-	links, err := st.resolve(namesOf(argument, refs))
+	links, err := st.resolve(ref.Names(argument, refs))
 	if err != nil {
 		return nil, err
 	}

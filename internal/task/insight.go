@@ -99,7 +99,7 @@ func seqCursor(kind, path, text string, n int) ([]int64, error) {
 // idOf returns the id of the task that a request names.
 func (s *Service) idOf(ctx context.Context, text string) (id string, err error) {
 	err = s.view(ctx, func(st *store) error {
-		link, err := st.resolve([]named{{"id", text}})
+		link, err := st.resolve([]ref.Named{{Path: "id", Text: text}})
 		if err == nil {
 			id = link[0].ID
 		}

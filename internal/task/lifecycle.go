@@ -7,6 +7,7 @@ import (
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/ref"
 )
 
 // Pause sets tasks aside. Leases on them go on.
@@ -125,7 +126,7 @@ func tasksOf(changes []change) []*taskv1.Task {
 func (s *Service) transition(ctx context.Context, v verb, texts []string, apply func(st *store, t *Task) error) ([]change, error) {
 	var changes []change
 	err := s.change(ctx, func(st *store) error {
-		names := namesOf("ids", texts)
+		names := ref.Names("ids", texts)
 		links, err := st.resolve(names)
 		if err != nil {
 			return err
@@ -134,7 +135,7 @@ func (s *Service) transition(ctx context.Context, v verb, texts []string, apply 
 		if err != nil {
 			return err
 		}
-		if err := refuseEach(names, func(i int) error { return tasks[i].allow(v) }); err != nil {
+		if err := ref.RefuseEach(names, func(i int) error { return tasks[i].allow(v) }); err != nil {
 			return err
 		}
 		for _, l := range links {
@@ -159,7 +160,7 @@ func (s *Service) transition(ctx context.Context, v verb, texts []string, apply 
 func (s *Service) Delete(ctx context.Context, req *taskv1.DeleteRequest) (*taskv1.DeleteResponse, error) {
 	resp := &taskv1.DeleteResponse{}
 	err := s.change(ctx, func(st *store) error {
-		names := namesOf("ids", req.GetIds())
+		names := ref.Names("ids", req.GetIds())
 		if err := refuseKeys(names); err != nil {
 			return err
 		}
@@ -184,7 +185,7 @@ func (s *Service) Delete(ctx context.Context, req *taskv1.DeleteRequest) (*taskv
 }
 
 // refuseTied returns a Conflict that names whatever depends on the tasks or is below them.
-func (st *store) refuseTied(names []named, links []Link) error {
+func (st *store) refuseTied(names []ref.Named, links []Link) error {
 	ties, err := st.tied(ids(links))
 	if err != nil || len(ties) == 0 {
 		return err
@@ -210,5 +211,5 @@ func (st *store) refuseTied(names []named, links []Link) error {
 				l.Handle(), strings.Join(firstHandles(below), ", "))})
 		}
 	}
-	return refusal(fault.Conflict, bad)
+	return ref.Refuse(fault.Conflict, bad)
 }

@@ -8,24 +8,9 @@ import (
 	"compozy.dev/compozy/internal/ref"
 )
 
-// named is a reference to a task as a caller gave it.
-type named struct {
-	Path string // of the argument, such as ids[3]
-	Text string
-}
-
-// namesOf returns the references that an argument lists.
-func namesOf(path string, texts []string) []named {
-	names := make([]named, len(texts))
-	for i, text := range texts {
-		names[i] = named{fmt.Sprintf("%s[%d]", path, i), text}
-	}
-	return names
-}
-
 // parse reads references to whole tasks into ids, handles and keys. No two of the three
 // look alike.
-func parse(names []named) ([]string, error) {
+func parse(names []ref.Named) ([]string, error) {
 	keys := make([]string, len(names))
 	var bad []fault.Field
 	for i, n := range names {
@@ -38,7 +23,7 @@ func parse(names []named) ([]string, error) {
 		}
 		keys[i] = cmp.Or(r.ID, r.Handle, r.Name)
 	}
-	return keys, refusal(fault.InvalidArgument, bad)
+	return keys, ref.Refuse(fault.InvalidArgument, bad)
 }
 
 // keyProblem says what is wrong with a key; empty: nothing. A key must be found again by
@@ -58,46 +43,8 @@ func keyProblem(key string) string {
 	return ""
 }
 
-// refusal returns a fault about the fields, nil if there are none. The one reference of
-// a request is found without a path.
-func refusal(kind fault.Kind, bad []fault.Field) error {
-	if len(bad) == 0 {
-		return nil
-	}
-	f := fault.Invalid(bad...)
-	f.Kind = kind
-	if bad[0].Path == "id" {
-		f.Message = bad[0].Problem
-	}
-	return f
-}
-
-// refuseEach makes one fault of those that check returns for the names; nil if it returns
-// none. What a single name is refused for needs no path.
-func refuseEach(names []named, check func(i int) error) error {
-	var first *fault.Error
-	var bad []fault.Field
-	for i, n := range names {
-		err := check(i)
-		if err == nil {
-			continue
-		}
-		if first == nil {
-			first = fault.As(err)
-		}
-		bad = append(bad, fault.Field{Path: n.Path, Problem: err.Error()})
-	}
-	if first == nil {
-		return nil
-	}
-	if len(names) > 1 {
-		first.Fields, first.Message = bad, fault.Invalid(bad...).Message
-	}
-	return first
-}
-
 // refuseTwins refuses names of which two stand for the same task.
-func refuseTwins(names []named, links []Link) error {
+func refuseTwins(names []ref.Named, links []Link) error {
 	first := make(map[string]string, len(links))
 	var bad []fault.Field
 	for i, l := range links {
@@ -107,16 +54,16 @@ func refuseTwins(names []named, links []Link) error {
 		}
 		first[l.ID] = names[i].Path
 	}
-	return refusal(fault.InvalidArgument, bad)
+	return ref.Refuse(fault.InvalidArgument, bad)
 }
 
 // refuseKeys refuses names that are neither ids nor handles.
-func refuseKeys(names []named) error {
+func refuseKeys(names []ref.Named) error {
 	var bad []fault.Field
 	for _, n := range names {
 		if r, err := ref.Parse(n.Text); err == nil && r.ID == "" && r.Handle == "" {
 			bad = append(bad, fault.Field{Path: n.Path, Problem: fmt.Sprintf("%q is neither an id nor a handle such as t7; tasks are not deleted by their keys", n.Text)})
 		}
 	}
-	return refusal(fault.InvalidArgument, bad)
+	return ref.Refuse(fault.InvalidArgument, bad)
 }

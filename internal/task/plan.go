@@ -10,17 +10,18 @@ import (
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/ref"
 )
 
 // Move puts tasks into another place of the working order.
 func (s *Service) Move(ctx context.Context, req *taskv1.MoveRequest) (*taskv1.MoveResponse, error) {
 	anchored := req.GetPlace() == taskv1.Place_PLACE_BEFORE || req.GetPlace() == taskv1.Place_PLACE_AFTER
-	names := namesOf("ids", req.GetIds())
+	names := ref.Names("ids", req.GetIds())
 	switch {
 	case anchored && req.GetAnchor() == "":
 		return nil, fault.Invalid(fault.Field{Path: "anchor", Problem: "is missing: before and after need the task that they refer to"})
 	case anchored:
-		names = append(names, named{"anchor", req.GetAnchor()})
+		names = append(names, ref.Named{Path: "anchor", Text: req.GetAnchor()})
 	case req.GetAnchor() != "":
 		return nil, fault.Invalid(fault.Field{Path: "anchor", Problem: "has no meaning with first and last; leave it out, or use before or after"})
 	}
@@ -352,10 +353,10 @@ func (s *Service) Link(ctx context.Context, req *taskv1.LinkRequest) (*taskv1.Li
 // link sets the dependencies of all of the tasks, or returns an error that names all
 // that is wrong.
 func (st *store) link(sets []*taskv1.LinkSet) ([]*Task, error) {
-	var sources, targets []named
+	var sources, targets []ref.Named
 	for i, set := range sets {
-		sources = append(sources, named{fmt.Sprintf("links[%d].id", i), set.GetId()})
-		targets = append(targets, namesOf(fmt.Sprintf("links[%d].depends_on", i), set.GetDependsOn())...)
+		sources = append(sources, ref.Named{Path: fmt.Sprintf("links[%d].id", i), Text: set.GetId()})
+		targets = append(targets, ref.Names(fmt.Sprintf("links[%d].depends_on", i), set.GetDependsOn())...)
 	}
 	links, err := st.resolve(slices.Concat(sources, targets))
 	if err != nil {

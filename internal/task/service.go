@@ -41,7 +41,7 @@ func (s *Service) List(ctx context.Context, req *taskv1.ListRequest) (*taskv1.Li
 	var tasks []*Task
 	err = s.view(ctx, func(st *store) error {
 		if req.GetParent() != "" {
-			parent, err := st.resolve([]named{{"parent", req.GetParent()}})
+			parent, err := st.resolve([]ref.Named{{Path: "parent", Text: req.GetParent()}})
 			if err != nil {
 				return err
 			}
@@ -263,7 +263,7 @@ func checkDrafts(req *taskv1.CreateRequest) error {
 		}
 		keys[d.GetKey()] = i
 	}
-	return refusal(fault.InvalidArgument, bad)
+	return ref.Refuse(fault.InvalidArgument, bad)
 }
 
 // createAll makes all of the tasks, or returns an error that names all that is wrong.
@@ -271,12 +271,12 @@ func (st *store) createAll(drafts []*taskv1.Draft) ([]*Task, error) {
 	if err := st.checkKeys(drafts); err != nil {
 		return nil, err
 	}
-	var names []named
+	var names []ref.Named
 	for i, d := range drafts {
 		if d.GetParent() != "" {
-			names = append(names, named{fmt.Sprintf("tasks[%d].parent", i), d.GetParent()})
+			names = append(names, ref.Named{Path: fmt.Sprintf("tasks[%d].parent", i), Text: d.GetParent()})
 		}
-		names = append(names, namesOf(fmt.Sprintf("tasks[%d].depends_on", i), d.GetDependsOn())...)
+		names = append(names, ref.Names(fmt.Sprintf("tasks[%d].depends_on", i), d.GetDependsOn())...)
 	}
 	links, err := st.resolve(names)
 	if err != nil {
@@ -336,7 +336,7 @@ func (st *store) checkKeys(drafts []*taskv1.Draft) error {
 			})
 		}
 	}
-	return refusal(fault.Conflict, bad)
+	return ref.Refuse(fault.Conflict, bad)
 }
 
 // maxLabels is how many labels a task may have.
@@ -383,16 +383,16 @@ func checkEdits(req *taskv1.UpdateRequest) error {
 			}
 		}
 	}
-	return refusal(fault.InvalidArgument, bad)
+	return ref.Refuse(fault.InvalidArgument, bad)
 }
 
 // edit makes all of the changes, or returns an error that names all that is wrong.
 func (st *store) edit(by auth.Principal, edits []*taskv1.Edit) ([]*Task, error) {
-	var names, parents []named
+	var names, parents []ref.Named
 	for i, e := range edits {
-		names = append(names, named{fmt.Sprintf("tasks[%d].id", i), e.GetId()})
+		names = append(names, ref.Named{Path: fmt.Sprintf("tasks[%d].id", i), Text: e.GetId()})
 		if e.Parent != nil {
-			parents = append(parents, named{fmt.Sprintf("tasks[%d].parent", i), e.GetParent()})
+			parents = append(parents, ref.Named{Path: fmt.Sprintf("tasks[%d].parent", i), Text: e.GetParent()})
 		}
 	}
 	links, err := st.resolve(slices.Concat(names, parents))
@@ -404,7 +404,7 @@ func (st *store) edit(by auth.Principal, edits []*taskv1.Edit) ([]*Task, error) 
 		return nil, err
 	}
 	links = links[len(names):]
-	if err := refuseEach(names, func(i int) error { return tasks[i].allowEdit(by, edits[i]) }); err != nil {
+	if err := ref.RefuseEach(names, func(i int) error { return tasks[i].allowEdit(by, edits[i]) }); err != nil {
 		return nil, err
 	}
 	var moved []string
@@ -485,9 +485,9 @@ func (s *Service) Note(ctx context.Context, req *taskv1.NoteRequest) (*taskv1.No
 // noteAll adds the notes, of which several may be about one task, and returns the ids of
 // the tasks.
 func (st *store) noteAll(notes []*taskv1.NoteDraft) ([]string, error) {
-	names := make([]named, len(notes))
+	names := make([]ref.Named, len(notes))
 	for i, n := range notes {
-		names[i] = named{fmt.Sprintf("notes[%d].id", i), n.GetId()}
+		names[i] = ref.Named{Path: fmt.Sprintf("notes[%d].id", i), Text: n.GetId()}
 	}
 	links, err := st.resolve(names)
 	if err != nil {

@@ -185,7 +185,7 @@ func (st *store) byID(id string) (*Task, error) {
 
 // one returns the task that the id of a request names.
 func (st *store) one(id string) (*Task, error) {
-	links, err := st.resolve([]named{{"id", id}})
+	links, err := st.resolve([]ref.Named{{Path: "id", Text: id}})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +209,7 @@ func (st *store) keyed(keys []string) (map[string]*Task, error) {
 
 // loadDistinct returns the tasks that the names were found to stand for. It refuses names
 // of which two stand for the same one.
-func (st *store) loadDistinct(names []named, links []Link) ([]*Task, error) {
+func (st *store) loadDistinct(names []ref.Named, links []Link) ([]*Task, error) {
 	if err := refuseTwins(names, links); err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ func (f filter) where() (conditions string, args []any) {
 
 // resolve finds what the references name, in one statement. The error names every one
 // that is wrong.
-func (st *store) resolve(names []named) ([]Link, error) {
+func (st *store) resolve(names []ref.Named) ([]Link, error) {
 	keys, err := parse(names)
 	if err != nil || len(keys) == 0 {
 		return nil, err
@@ -328,7 +328,7 @@ func (st *store) resolve(names []named) ([]Link, error) {
 		}
 		links[i] = l
 	}
-	return links, refusal(fault.NotFound, bad)
+	return links, ref.Refuse(fault.NotFound, bad)
 }
 
 // lookUp returns tasks by their ids, handles and keys, those of keys at least.

@@ -24,7 +24,7 @@ func (s *Service) Tree(ctx context.Context, req *taskv1.TreeRequest) (*taskv1.Tr
 	var root string
 	err := s.view(ctx, func(st *store) error {
 		if req.GetId() != "" {
-			links, err := st.resolve([]named{{"id", req.GetId()}})
+			links, err := st.resolve([]ref.Named{{Path: "id", Text: req.GetId()}})
 			if err != nil {
 				return err
 			}
