@@ -1,6 +1,7 @@
 package ref_test
 
 import (
+	"slices"
 	"testing"
 
 	"compozy.dev/compozy/internal/fault"
@@ -11,14 +12,12 @@ func TestRefusalNamesEveryBadReference(t *testing.T) {
 	names := ref.Names("ids", []string{"t1", "t2", "t3"})
 	problem := func(bad ...int) func(int) error {
 		return func(i int) error {
-			for _, b := range bad {
-				if b == i {
-					e := fault.New(fault.Conflict, "%s is done", names[i].Text)
-					e.State = "done"
-					return e
-				}
+			if !slices.Contains(bad, i) {
+				return nil
 			}
-			return nil
+			e := fault.New(fault.Conflict, "%s is done", names[i].Text)
+			e.State = "done"
+			return e
 		}
 	}
 	tests := map[string]struct {
