@@ -141,6 +141,15 @@ func TestStartThatFailsLeavesAReasonAndNoProcess(t *testing.T) {
 	})
 }
 
+func TestStopEndsAnAgentThatIsNotReady(t *testing.T) {
+	g := newRig(t, func(g *rig) { g.flags = []string{"--start=hang"} })
+	id := g.create(&sessionv1.CreateRequest{Prompt: "SAY a"}).GetId()
+	shim := g.until(id, "a process", func(s *Session) bool { return s.Process.PID != 0 }).Process
+	if got := g.stopSession(id)[0]; got.GetStatus() != sessionv1.Status_STATUS_STOPPED || got.GetQueued() != 1 || shim.Alive() {
+		t.Errorf("session %v, shim alive: %v", got, shim.Alive())
+	}
+}
+
 func TestKilledAgentFailsItsSessionInEveryState(t *testing.T) {
 	for _, c := range []struct {
 		state  Status

@@ -204,7 +204,7 @@ func (r *runner) stuck(silent time.Duration) {
 		if sess.Status != Working {
 			return nil, nil
 		}
-		sess.Activity = activity
+		sess.Activity, r.active = activity, activity // until there is another sign
 		notice := fmt.Sprintf("turn %s:%d: %s (sessions.stuck_after_minutes); sessions__interrupt ends the turn", sess.Handle(), sess.Turns, activity)
 		sess.notice(notice)
 		return []Entry{entry(entryStatus, sess.Turns, r.s.cfg.Now(), statusEntry{Working, activity, []string{notice}})}, nil

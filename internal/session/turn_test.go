@@ -205,7 +205,9 @@ func TestSilentAgentIsReportedStuckAndGoesOn(t *testing.T) {
 		t.Errorf("session %+v", sess)
 	}
 	g.interrupt(id)
-	g.idle(id, 1)
+	if sess = g.idle(id, 1); sess.Activity != "" {
+		t.Errorf("activity %q", sess.Activity)
+	}
 }
 
 func TestPlanActivityAndCostAreShown(t *testing.T) {
