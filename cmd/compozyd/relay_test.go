@@ -20,6 +20,9 @@ type message struct {
 	ID     json.RawMessage `json:"id"`
 	Error  json.RawMessage `json:"error"`
 	Result struct {
+		Content []struct {
+			Text string `json:"text"`
+		} `json:"content"`
 		IsError           bool            `json:"isError"`
 		StructuredContent json.RawMessage `json:"structuredContent"`
 		Meta              struct {

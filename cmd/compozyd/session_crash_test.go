@@ -28,6 +28,7 @@ import (
 type cell struct {
 	name   string
 	flags  []string // of its agent
+	until  []string // and those that it has until it was hit
 	ends   string   // the last line of its prompt, which leads to the state
 	state  sessionv1.Status
 	queued []string // what is sent behind the prompt
@@ -39,12 +40,12 @@ type cell struct {
 func cells() []cell {
 	later := []string{"SAY second", "SAY third"}
 	return []cell{
-		{"starting", nil, "SAY first", sessionv1.Status_STATUS_STARTING, later, 0},
-		{"idle", nil, "SAY first", sessionv1.Status_STATUS_IDLE, nil, 1},
-		{"forgetful", []string{"--load=false"}, "SAY first", sessionv1.Status_STATUS_IDLE, nil, 1},
-		{"working", nil, "WAIT", sessionv1.Status_STATUS_WORKING, later, 1},
-		{"waiting", nil, `ASK clean up|execute|{"command":"rm -rf /"}`, sessionv1.Status_STATUS_WAITING, later, 1},
-		{"stopping", []string{"--ignore-eof", "--ignore-term"}, "HANG", sessionv1.Status_STATUS_STOPPING, later, 1},
+		{"starting", nil, []string{"--start=hang"}, "SAY first", sessionv1.Status_STATUS_STARTING, later, 0},
+		{"idle", nil, nil, "SAY first", sessionv1.Status_STATUS_IDLE, nil, 1},
+		{"forgetful", []string{"--load=false"}, nil, "SAY first", sessionv1.Status_STATUS_IDLE, nil, 1},
+		{"working", nil, nil, "WAIT", sessionv1.Status_STATUS_WORKING, later, 1},
+		{"waiting", nil, nil, `ASK clean up|execute|{"command":"rm -rf /"}`, sessionv1.Status_STATUS_WAITING, later, 1},
+		{"stopping", nil, []string{"--ignore-eof", "--ignore-term"}, "HANG", sessionv1.Status_STATUS_STOPPING, later, 1},
 	}
 }
 
@@ -71,8 +72,8 @@ type lab struct {
 	question string            // that is open
 }
 
-// newLab returns a lab whose settings have an agent of its own for each name.
-func newLab(t *testing.T, settings string, agents map[string][]string) *lab {
+// newLab returns a lab whose settings have an agent of its own for each cell.
+func newLab(t *testing.T, settings string, cells ...cell) *lab {
 	t.Helper()
 	l := &lab{home: newHome(t, ""), t: t, marks: t.TempDir(), root: t.TempDir(), ids: map[string]string{}}
 	text, err := os.ReadFile(l.Settings())
@@ -80,14 +81,13 @@ func newLab(t *testing.T, settings string, agents map[string][]string) *lab {
 		t.Fatal(err)
 	}
 	text = append(text, "[sessions]\nstarts_per_minute = 100000\n"+settings...)
-	for name, flags := range agents {
-		// While the file is there, the agent is never ready.
-		script := fmt.Sprintf(`test -e '%s.hang' && exec "$@" --start=hang; exec "$@"`, l.mark(name))
-		command := slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, agenttest.Command(flags...), []string{"--history", l.mark(name)})
+	for _, c := range cells {
+		script := fmt.Sprintf(`test -e '%s' && exec "$@"; exec "$@" %s`, l.hitFile(), strings.Join(c.until, " "))
+		command := slices.Concat([]string{"/bin/sh", "-c", script, "sh"}, agenttest.Command(c.flags...), []string{"--history", l.mark(c.name)})
 		for i := range command {
 			command[i] = strconv.Quote(command[i])
 		}
-		text = append(text, fmt.Sprintf("[agents.%s]\ncommand = [%s]\n", name, strings.Join(command, ", "))...)
+		text = append(text, fmt.Sprintf("[agents.%s]\ncommand = [%s]\n", c.name, strings.Join(command, ", "))...)
 	}
 	if err := os.WriteFile(l.Settings(), text, 0o600); err != nil {
 		t.Fatal(err)
@@ -120,6 +120,9 @@ func (l *lab) up() {
 // environment. It is the path of the agent's history, too.
 func (l *lab) mark(name string) string { return filepath.Join(l.marks, name+".jsonl") }
 
+// hitFile returns the path of a file that is there once the sessions were hit.
+func (l *lab) hitFile() string { return filepath.Join(l.marks, "hit") }
+
 // git runs git in the workspace and returns what it says.
 func (l *lab) git(args ...string) string {
 	l.t.Helper()
@@ -135,6 +138,20 @@ func (l *lab) git(args ...string) string {
 type ran struct {
 	pid  int
 	args []string
+}
+
+// kind returns whether it is a shim, an agent, or what an agent left; empty: none of them yet.
+func (r ran) kind() string {
+	switch {
+	case r.args[0] == agenttest.Command()[0]:
+		return "agent"
+	case r.args[0] == "sleep":
+		return "rest"
+	case len(r.args) > 1 && r.args[1] == "shim":
+		return "shim"
+	default:
+		return ""
+	}
 }
 
 // running returns the processes with a mark in their arguments or environment.
@@ -163,16 +180,7 @@ func (l *lab) pid(name, which string) int {
 	pid := 0
 	within(l.t, fmt.Sprintf("the %s of %s runs", which, name), func() bool {
 		for _, p := range running(l.mark(name)) {
-			kind := "shim"
-			switch p.args[0] {
-			case agenttest.Command()[0]:
-				kind = "agent"
-			case "sleep":
-				kind = "rest"
-			case "/bin/sh", "sh", "setsid":
-				kind = ""
-			}
-			if kind == which {
+			if p.kind() == which {
 				pid = p.pid
 			}
 		}
@@ -213,9 +221,6 @@ func (l *lab) fill(cells []cell) {
 		create.Tasks = append(create.Tasks, &taskv1.Draft{Title: "task of " + c.name})
 	}
 	if _, err := l.tasks.Create(l.t.Context(), create); err != nil {
-		l.t.Fatal(err)
-	}
-	if err := os.WriteFile(l.mark("starting")+".hang", nil, 0o600); err != nil {
 		l.t.Fatal(err)
 	}
 	for i, c := range cells {
@@ -269,6 +274,9 @@ type outcome struct {
 	task   taskv1.Status
 }
 
+// stopped is the victim that is asked to end: the daemon.
+const stopped = "daemon that is stopped"
+
 // after returns what has to be left of a session when the daemon was hit, or when one of
 // the session's own processes was.
 func after(c cell, victim string) outcome {
@@ -279,16 +287,20 @@ func after(c cell, victim string) outcome {
 			o.reason = "the daemon ended while it was idle"
 		}
 	}
-	switch c.state {
-	case sessionv1.Status_STATUS_STARTING:
-		o.turn, o.input = "", sessionv1.InputState_INPUT_STATE_QUEUED
-	case sessionv1.Status_STATUS_IDLE:
-		o.turn, o.input = "end_turn", sessionv1.InputState_INPUT_STATE_DELIVERED
-	case sessionv1.Status_STATUS_STOPPING:
+	if victim == stopped {
+		o = outcome{sessionv1.Status_STATUS_STOPPED, "daemon", "cancelled", sessionv1.InputState_INPUT_STATE_DELIVERED, taskv1.Status_STATUS_READY}
+	}
+	if c.state == sessionv1.Status_STATUS_STOPPING {
 		o.status, o.reason, o.task = sessionv1.Status_STATUS_STOPPED, "operator", taskv1.Status_STATUS_READY
-		if victim != "daemon" { // which ends the turn as the stop would have
+		if victim != "daemon" { // without which the turn cannot be ended as the stop would have
 			o.turn, o.input = "cancelled", sessionv1.InputState_INPUT_STATE_DELIVERED
 		}
+	}
+	if c.state == sessionv1.Status_STATUS_STARTING {
+		o.turn, o.input = "", sessionv1.InputState_INPUT_STATE_QUEUED
+	}
+	if c.state == sessionv1.Status_STATUS_IDLE {
+		o.turn, o.input = "end_turn", sessionv1.InputState_INPUT_STATE_DELIVERED
 	}
 	return o
 }
@@ -299,25 +311,36 @@ func TestKillLeavesSessionsTrueInEveryState(t *testing.T) {
 		victim := victims[round%len(victims)]
 		t.Run(fmt.Sprintf("%s %d", victim, round/len(victims)+1), func(t *testing.T) {
 			t.Parallel()
-			agents := map[string][]string{"queued": nil}
-			for _, c := range cells() {
-				agents[c.name] = c.flags
-			}
-			l := newLab(t, fmt.Sprintf("max_live = %d\n", len(cells())), agents)
-			l.fill(cells())
-			hit := time.Now()
-			l.hit(victim)
-			for _, c := range cells() {
-				l.checkHit(c, after(c, victim), hit)
-			}
-			l.checkQuestion()
-			l.checkQueued()
-			l.resume(cells(), victim)
-			l.d.stop(t)
-			if left := running(l.marks); len(left) > 0 {
-				t.Errorf("after the daemon's stop there is %v", left)
-			}
+			hitAndResume(t, victim)
 		})
+	}
+}
+
+func TestDaemonThatIsStoppedSavesSessionsInEveryState(t *testing.T) {
+	t.Parallel()
+	hitAndResume(t, stopped)
+}
+
+// hitAndResume hits sessions in every state, checks what is left of them, and has them go
+// on.
+func hitAndResume(t *testing.T, victim string) {
+	t.Helper()
+	l := newLab(t, fmt.Sprintf("max_live = %d\n", len(cells())), append(cells(), cell{name: "queued"})...)
+	l.fill(cells())
+	hit := time.Now()
+	l.hit(victim)
+	for _, c := range cells() {
+		l.checkHit(c, after(c, victim), hit)
+		if victim != "daemon" && c.turns > 0 {
+			l.checkSaved(c)
+		}
+	}
+	l.checkQuestion()
+	l.checkQueued()
+	l.resume(cells(), victim)
+	l.d.stop(t)
+	if left := running(l.marks); len(left) > 0 {
+		t.Errorf("after the daemon's stop there is %v", left)
 	}
 }
 
@@ -329,6 +352,16 @@ func (l *lab) hit(victim string) {
 		l.d.kill(l.t)
 		for _, c := range cells() {
 			within(l.t, "nothing of "+c.name+" runs without the daemon", func() bool { return len(running(l.mark(c.name))) == 0 })
+		}
+		l.up()
+		return
+	}
+	if victim == stopped {
+		begin := time.Now()
+		l.d.stop(l.t)
+		l.t.Logf("it took the daemon %v", time.Since(begin).Round(10*time.Millisecond))
+		if left := running(l.marks); len(left) > 0 {
+			l.t.Errorf("after the daemon's stop there is %v", left)
 		}
 		l.up()
 		return
@@ -391,6 +424,19 @@ func (l *lab) checkInputs(c cell, first sessionv1.InputState) {
 		if in := inputs[i+1]; in.GetState() != sessionv1.InputState_INPUT_STATE_QUEUED || in.GetText() != text {
 			l.t.Errorf("%s: input %v", c.name, in)
 		}
+	}
+}
+
+// checkSaved checks that what was not committed is in the repository.
+func (l *lab) checkSaved(c cell) {
+	l.t.Helper()
+	ref := l.get(c.name).GetSavedRef()
+	if ref != "refs/compozy/sessions/"+l.ids[c.name] {
+		l.t.Errorf("%s: its work is saved as %q", c.name, ref)
+		return
+	}
+	if text := l.git("show", ref+":work.txt"); text != "of "+c.name {
+		l.t.Errorf("%s: what is saved is %q", c.name, text)
 	}
 }
 
@@ -463,7 +509,7 @@ func (l *lab) given(name string) map[string][]string {
 // resume starts the sessions again and checks that each goes on where it was.
 func (l *lab) resume(cells []cell, victim string) {
 	l.t.Helper()
-	if err := os.Remove(l.mark("starting") + ".hang"); err != nil {
+	if err := os.WriteFile(l.hitFile(), nil, 0o600); err != nil {
 		l.t.Fatal(err)
 	}
 	var ids []string
