@@ -54,3 +54,49 @@ func TestDispatcherWorksThroughAPlan(t *testing.T) {
 		return true
 	})
 }
+
+func TestSessionWaitsBehindTheHolderOfItsTask(t *testing.T) {
+	h := newHome(t, "")
+	withAgent(t, h)
+	serve(t, h)
+	ws, conn := workspace(t, h), operator(t, h)
+	tasks, sessions := taskv1.NewTaskServiceClient(conn), sessionv1.NewSessionServiceClient(conn)
+	if _, err := tasks.Create(t.Context(), &taskv1.CreateRequest{WorkspaceId: ws, Tasks: []*taskv1.Draft{{Title: "a"}, {Title: "b"}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"t1", "t2"} {
+		if _, err := tasks.Claim(t.Context(), &taskv1.ClaimRequest{WorkspaceId: ws, Id: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := tasks.Start(t.Context(), &taskv1.StartRequest{WorkspaceId: ws, Id: "t1"}); err == nil {
+		t.Error("a task that another holds was started")
+	}
+	for _, id := range []string{"t1", "t2"} {
+		if _, err := tasks.Start(t.Context(), &taskv1.StartRequest{WorkspaceId: ws, Id: id, QueueBehindHolder: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Who waits for a task keeps nobody else waiting.
+	other, err := sessions.Create(t.Context(), &sessionv1.CreateRequest{WorkspaceId: ws, Prompt: "SAY a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sessionIn(t, conn, ws, other.GetSession().GetHandle(), sessionv1.Status_STATUS_IDLE, 1)
+	if s := sessionIn(t, conn, ws, "s1", sessionv1.Status_STATUS_STARTING, 0); s.GetReason() == "" {
+		t.Errorf("it does not say why it waits: %v", s)
+	}
+	if _, err := tasks.Release(t.Context(), &taskv1.ReleaseRequest{WorkspaceId: ws, Id: "t1"}); err != nil {
+		t.Fatal(err)
+	}
+	sessionIn(t, conn, ws, "s1", sessionv1.Status_STATUS_IDLE, 1)
+	held, err := tasks.Get(t.Context(), &taskv1.GetRequest{WorkspaceId: ws, Id: "t1"})
+	if err != nil || held.GetTask().GetClaim().GetClient() != "scripted" {
+		t.Errorf("got %v, %v; want t1 held by the session", held.GetTask(), err)
+	}
+	// What is done needs no session any more.
+	if _, err := tasks.Complete(t.Context(), &taskv1.CompleteRequest{WorkspaceId: ws, Id: "t2"}); err != nil {
+		t.Fatal(err)
+	}
+	sessionIn(t, conn, ws, "s2", sessionv1.Status_STATUS_FAILED, 0)
+}

@@ -176,7 +176,7 @@ func (s *Service) stop(ctx context.Context, list []*Session, by string) error {
 			}
 			going = append(going, now)
 			to := Stopping
-			if now.Status == Starting && now.Reason == queuedReason {
+			if now.queued() {
 				to = Stopped
 			}
 			if err := st.setStatus(now, to, by); err != nil {

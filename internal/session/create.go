@@ -358,8 +358,13 @@ func (s *Service) claim(st *store, d *draft) error {
 	if s.cfg.Tasks == nil {
 		return fault.Invalid(fault.Field{Path: "task", Problem: "tasks cannot be given to sessions here; leave it out"})
 	}
-	holder := auth.Principal{Kind: auth.Session, ID: d.session.ID}.String()
-	task, err := s.cfg.Tasks.Hold(st.tx, st.workspace, d.task, holder, d.agent.Name, d.allowParent)
+	task, err := s.cfg.Tasks.Hold(st.tx, st.workspace, d.task, holder(d.session.ID), d.agent.Name, d.allowParent)
+	if f := fault.As(err); err != nil && f.Holder != "" && d.mayQueue {
+		var named []Task
+		if named, err = s.cfg.Tasks.Resolve(st.tx, st.workspace, []string{d.task}); err == nil {
+			task, d.session.Reason = named[0], behindReason
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -64,6 +64,6 @@ func (s *Service) equip(a Agent, rules Rules, p agent.Permissions) (env []string
 func (s *Service) servers(workspace string) []agent.Server {
 	return []agent.Server{{
 		Name: "compozy", Command: s.cfg.Relay[0], Args: slices.Concat(s.cfg.Relay[1:], []string{"--workspace", workspace}),
-		Env: map[string]string{homeVariable: s.cfg.Home},
+		Env: map[string]string{homeVariable: s.cfg.Home}, Trusted: true,
 	}}
 }

@@ -22,6 +22,8 @@ const (
 	renewEvery = 2 * time.Minute
 	// startAgain is when starting is tried again after the database could not be read.
 	startAgain = time.Second
+	// lookAgain is how often it is looked whether a task that a session waits for is free.
+	lookAgain = 2 * time.Second
 )
 
 // Run ends what is left of an earlier daemon, and runs the sessions until ctx ends. On the
@@ -40,11 +42,13 @@ func (s *Service) Run(ctx context.Context) error {
 	renew := time.NewTicker(renewEvery)
 	defer renew.Stop()
 	for ctx.Err() == nil {
-		again := time.NewTimer(startAgain)
-		if err := s.startDue(lasting, &live); err == nil {
-			again.Stop() // the next is announced
-		} else {
+		again := time.NewTimer(lookAgain)
+		switch behind, err := s.startDue(lasting, &live); {
+		case err != nil:
 			s.cfg.Logger.ErrorContext(ctx, "cannot start sessions", "error", err)
+			again.Reset(startAgain)
+		case !behind:
+			again.Stop() // the next is announced
 		}
 		select {
 		case <-s.due:
@@ -80,28 +84,35 @@ func (s *Service) up(ctx context.Context) error {
 	}
 }
 
-// startDue starts the sessions that are to be started and have a place.
-func (s *Service) startDue(ctx context.Context, live *sync.WaitGroup) error {
+// startDue starts the sessions that are to be started and have a place, and reports
+// whether some wait behind the holder of their task.
+func (s *Service) startDue(ctx context.Context, live *sync.WaitGroup) (behind bool, err error) {
 	var due []*Session
-	err := s.db.View(ctx, func(tx *storage.Tx) (err error) {
+	err = s.db.View(ctx, func(tx *storage.Tx) (err error) {
 		due, err = storeOf(tx, "").starting(s.cfg.Node)
 		return err
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
 	full := map[string]bool{} // by workspace; those that wait keep their order
 	for _, sess := range due {
-		if s.runner(sess.ID) != nil || full[sess.Workspace] && sess.Reason == queuedReason {
+		if s.runner(sess.ID) != nil || full[sess.Workspace] && sess.queued() {
 			continue
 		}
 		started, err := s.begin(ctx, sess, live)
 		if err != nil {
-			return err
+			return false, err
 		}
-		full[sess.Workspace] = full[sess.Workspace] || !started
+		switch {
+		case started:
+		case sess.Reason == behindReason: // which keeps nobody else waiting
+			behind = true
+		default:
+			full[sess.Workspace] = true
+		}
 	}
-	return nil
+	return behind, nil
 }
 
 // begin starts a session, if there is a place for it. What keeps it from being started for
@@ -119,7 +130,7 @@ func (s *Service) begin(ctx context.Context, sess *Session, live *sync.WaitGroup
 	if err != nil {
 		return true, s.fails(ctx, sess, err)
 	}
-	if sess.Reason == queuedReason {
+	if sess.queued() {
 		if placed, err := s.leaveQueue(ctx, sess, rules); err != nil || !placed {
 			return false, err
 		}
@@ -142,7 +153,8 @@ func (s *Service) begin(ctx context.Context, sess *Session, live *sync.WaitGroup
 	return true, nil
 }
 
-// leaveQueue gives a session that waits a place, and reports whether there was one.
+// leaveQueue gives a session that waits its place and its task, and reports whether it got
+// them. Where it can never have the task it fails.
 func (s *Service) leaveQueue(ctx context.Context, sess *Session, rules Rules) (placed bool, err error) {
 	err = s.asDaemon(ctx, sess.Workspace, func(st *store) error {
 		placed = false
@@ -150,12 +162,25 @@ func (s *Service) leaveQueue(ctx context.Context, sess *Session, rules Rules) (p
 			return err
 		}
 		now, err := st.hold(sess.ID)
-		if err != nil || now.Status != Starting || now.Reason != queuedReason {
+		if err != nil || !now.queued() {
 			return err
 		}
 		free, err := st.places(rules)
 		if err != nil || free == 0 {
 			return err
+		}
+		if now.Reason == behindReason {
+			// Whether open tasks below it may stay was asked when it was made.
+			_, err := s.cfg.Tasks.Hold(st.tx, st.workspace, now.Task, holder(now.ID), now.Agent, true)
+			switch f := fault.As(err); {
+			case err == nil:
+			case f.Kind == fault.Internal:
+				return err
+			case f.Holder != "":
+				return nil
+			default:
+				return st.setStatus(now, Failed, f.Message)
+			}
 		}
 		placed = true
 		return st.setStatus(now, Starting, "")
@@ -183,7 +208,7 @@ func (s *Service) leaveStopped(ctx context.Context) error {
 		return err
 	})
 	for _, sess := range due {
-		if sess.Reason == queuedReason {
+		if sess.queued() {
 			continue
 		}
 		err = errors.Join(err, s.asDaemon(ctx, sess.Workspace, func(st *store) error { return st.setStatus(sess, Stopped, daemon) }))

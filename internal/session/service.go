@@ -59,7 +59,7 @@ type Tasks interface {
 	// names every reference that means none.
 	Resolve(tx *storage.Tx, workspace string, refs []string) ([]Task, error)
 	// Hold has a session hold a task. It refuses one that has open tasks below it, unless
-	// parent is set.
+	// parent is set, and one that another holds, whom its error names.
 	Hold(tx *storage.Tx, workspace, ref, holder, client string, parent bool) (Task, error)
 	// RenewHolds keeps for longer what holders hold that are at work.
 	RenewHolds(ctx context.Context, holders []string) error

@@ -40,9 +40,17 @@ func storeOf(tx *storage.Tx, workspace string) *store {
 	return &store{tx: tx, workspace: workspace, author: daemon}
 }
 
-// queuedReason is the reason of a session in state starting that waits until there is a
-// place for it. No agent runs for it, so it takes no place.
-const queuedReason = "queued"
+// The reasons of a session in state starting that waits. No agent runs for it, so it takes
+// no place.
+const (
+	queuedReason = "queued"                          // until there is a place for it
+	behindReason = "queued behind the task's holder" // until it can hold its task
+)
+
+// queued reports whether a session waits for its turn to be started.
+func (s *Session) queued() bool {
+	return s.Status == Starting && (s.Reason == queuedReason || s.Reason == behindReason)
+}
 
 const sessionColumns = `s.id, s.workspace_id, s.number, s.node, s.title, s.titled_by, s.agent, s.model, s.permissions,
 	s.isolation, s.autopilot, s.status, s.reason, s.since, s.activity, s.path, s.tree, s.pull_request,
@@ -354,8 +362,8 @@ func (st *store) live(node string) ([]*Session, error) {
 // placed is true of the live sessions that take a place: all but those that wait for one.
 func placed() (condition string, args []any) {
 	states := liveStates()
-	return `archived = 0 AND status IN (` + storage.Marks(len(states)) + `) AND NOT (status = ? AND reason = ?)`,
-		append(storage.Args(states), Starting, queuedReason)
+	return `archived = 0 AND status IN (` + storage.Marks(len(states)) + `) AND NOT (status = ? AND reason IN (?, ?))`,
+		append(storage.Args(states), Starting, queuedReason, behindReason)
 }
 
 // countLive returns how many sessions of the workspace take a place: all live ones but
