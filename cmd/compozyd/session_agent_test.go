@@ -1,0 +1,425 @@
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"google.golang.org/grpc"
+
+	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
+	"compozy.dev/compozy/internal/agent/agenttest"
+)
+
+// field is a home with a daemon, a repository and agents that do as they are told.
+type field struct {
+	*testing.T
+	home
+
+	daemon   *process
+	conn     *grpc.ClientConn
+	sessions sessionv1.SessionServiceClient
+	ws       string // id of the workspace, which is called shop
+	root     string // its directory, a repository
+	out      string // a directory for what commands print
+	count    int
+}
+
+// newField starts a daemon with an agent "scripted" whose table in the settings ends with
+// own, and with more settings behind it. Its environment has more variables.
+func newField(t *testing.T, own, more string, env ...string) *field {
+	t.Helper()
+	f := &field{T: t, home: newHome(t, ""), root: filepath.Join(t.TempDir(), "shop"), out: t.TempDir()}
+	user := t.TempDir()
+	f.env = append(f.env, "HOME="+user, "XDG_CONFIG_HOME=")
+	f.env = append(f.env, env...)
+	f.write(filepath.Join(user, ".gitconfig"), "[user]\n\tname = Ann\n\temail = ann@example.com\n[init]\n\tdefaultBranch = main\n")
+	var words []string
+	for _, word := range agenttest.Command() {
+		words = append(words, strconv.Quote(word))
+	}
+	settings := f.read(f.Settings()) + "[sessions]\nagent = \"scripted\"\nstarts_per_minute = 100\n[agents.scripted]\ncommand = [" + strings.Join(words, ", ") + "]\n" + own + "\n" + more
+	f.write(f.Settings(), settings)
+	f.daemon = serve(t, f.home)
+	f.conn = operator(t, f.home)
+	f.sessions = sessionv1.NewSessionServiceClient(f.conn)
+	f.write(filepath.Join(f.root, "a.txt"), "a\n")
+	f.git(f.root, "init", "-q")
+	f.git(f.root, "add", "-A")
+	f.git(f.root, "commit", "-q", "-m", "first")
+	f.ws = f.register(f.root, "shop")
+	return f
+}
+
+func (f *field) write(path, text string) {
+	f.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		f.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *field) read(path string) string {
+	f.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return string(text)
+}
+
+// command returns a command of the person's, with the person's environment.
+func (f *field) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(f.Context(), name, args...)
+	cmd.Env = f.env
+	return cmd
+}
+
+func (f *field) git(dir string, args ...string) string {
+	f.Helper()
+	cmd := f.command("git", args...)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		f.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func (f *field) register(root, name string) string {
+	f.Helper()
+	added, err := workspacev1.NewWorkspaceServiceClient(f.conn).Add(f.Context(), &workspacev1.AddRequest{Root: root, Name: name})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return added.GetWorkspace().GetId()
+}
+
+// create makes a session of the person's.
+func (f *field) create(req *sessionv1.CreateRequest) *sessionv1.Session {
+	f.Helper()
+	req.WorkspaceId, req.AllowDuplicate = f.ws, true
+	made, err := f.sessions.Create(f.Context(), req)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return made.GetSession()
+}
+
+func (f *field) get(id string) *sessionv1.Session {
+	f.Helper()
+	resp, err := f.sessions.Get(f.Context(), &sessionv1.GetRequest{WorkspaceId: f.ws, Id: id})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return resp.GetSession()
+}
+
+// turn has a session do what a prompt says, and returns when it has.
+func (f *field) turn(id, prompt string) *sessionv1.Session {
+	f.Helper()
+	before := f.get(id).GetTurns()
+	if _, err := f.sessions.Send(f.Context(), &sessionv1.SendRequest{WorkspaceId: f.ws, Id: id, Text: prompt}); err != nil {
+		f.Fatal(err)
+	}
+	return sessionIn(f.T, f.conn, f.ws, id, sessionv1.Status_STATUS_IDLE, before+1)
+}
+
+// shell returns what a command line prints in the shell of a session's agent, and the code
+// that it ends with.
+func (f *field) shell(id, line string) (out string, code int) {
+	f.Helper()
+	f.count++
+	file := filepath.Join(f.out, strconv.Itoa(f.count))
+	f.turn(id, fmt.Sprintf("RUN { %s; } >%s 2>&1 </dev/null; echo $? >%s.code", line, file, file))
+	code, err := strconv.Atoi(strings.TrimSpace(f.read(file + ".code")))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return f.read(file), code
+}
+
+// cut says that a command ends badly; one that ends well is not listed with it.
+const cut = 1
+
+// What an agent's shell may do is what its session may: each line is refused or done, in
+// these words.
+func TestAgentsShellActsForItsSessionAndNoMore(t *testing.T) {
+	f := newField(t, "", "")
+	f.register(t.TempDir(), "other")
+	s1 := f.create(&sessionv1.CreateRequest{Title: "one", Prompt: "SAY hello"}).GetHandle()
+	f.create(&sessionv1.CreateRequest{Title: "two", Prompt: "SAY what two knows"})
+	asks := f.create(&sessionv1.CreateRequest{
+		Title: "three", Permissions: sessionv1.Permissions_PERMISSIONS_ASK,
+		// It answers itself, as soon as it asks.
+		Prompt: `SIDE ASK clean|execute|{"command":"rm -rf /"}` + "\n" +
+			"RUN until compozy session question s3 | grep -q clean; do sleep 0.01; done; compozy session answer s3 1 2>&1",
+	})
+	sessionIn(t, f.conn, f.ws, "s2", sessionv1.Status_STATUS_IDLE, 1)
+	sessionIn(t, f.conn, f.ws, asks.GetHandle(), sessionv1.Status_STATUS_WAITING, 1)
+	question, err := f.sessions.Question(t.Context(), &sessionv1.QuestionRequest{WorkspaceId: f.ws, Id: "s3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write(filepath.Join(f.root, ".compozy/config.toml"), "[worktree]\nsetup = [\"true\"]\n")
+	answer := "session s1 may not call /compozy.session.v1.SessionService/Answer; the operator can"
+	unread := "a session may read only what it and those that it started did; leave session s2 to the operator"
+	trust := `the word "trust" must be typed by a person, and standard input is no terminal; run this command in one`
+	for _, c := range []struct {
+		line string
+		code int
+		want string // part of what is said
+	}{
+		{"compozy session answer s3 1 --question-id " + question.GetQuestionId(), cut, answer},
+		{"compozy session answer s3 1", cut, strings.ReplaceAll(unread, "s2", "s3")},
+		{"compozy session stop s2", cut, "a session may not stop another one; leave session s2 to the operator"},
+		{"compozy session stop s2 s1", cut, "a session may not stop another one; leave session s2 to the operator"},
+		{"compozy session interrupt s2", cut, "a session may not interrupt another one; leave session s2 to the operator"},
+		{"compozy session send s2 'SAY now' --mode interrupt", cut, "a session may not interrupt another one; leave session s2 to the operator"},
+		{"compozy session rename s2 mine", cut, "a session may not rename another one; leave session s2 to the operator"},
+		{"compozy session rename s1 mine", cut, `the title "one" of session s1 was set by a person, and stays`},
+		{"compozy session rename s1 mine --replace-user-title", cut, `the title "one" of session s1 was set by a person, and stays`},
+		{"compozy session archive s2", cut, "a session may archive only those that it started; leave session s2 to the operator"},
+		{"compozy session unarchive s2", cut, unread},
+		{"compozy session create 'SAY hi'", cut, "session s1 may not start others; the operator allows it with agents.NAME.may_launch"},
+		{"compozy session publish s2", cut, "session s1 may not call /compozy.session.v1.SessionService/Publish; the operator can"},
+		{"compozy session publish s1", cut, "session s1 may not call /compozy.session.v1.SessionService/Publish; the operator can"},
+		{"compozy session apply s2", cut, "session s1 may not call /compozy.session.v1.SessionService/Apply; the operator can"},
+		{"compozy session read s2", cut, unread},
+		{"compozy session diff s2", cut, unread},
+		{"compozy session inputs s2", cut, unread},
+		{"compozy session events s2", cut, unread},
+		{"compozy session question s3", cut, strings.ReplaceAll(unread, "s2", "s3")},
+		{"compozy session watch s2", cut, "session s1 may not call /compozy.session.v1.SessionService/Watch; the operator can"},
+		{"compozy session search what | grep ^s2", cut, ""},
+		{"compozy session wait s2 --timeout 0", 0, "session.idle"},
+		{"compozy session list", 0, "three"},
+		{"compozy attention", cut, "session s1 may not call /compozy.session.v1.SessionService/Attention; the operator can"},
+		{"compozy workspace add /tmp", cut, "session s1 may not call /compozy.workspace.v1.WorkspaceService/Add; the operator can"},
+		{"compozy workspace remove shop --yes", cut, "session s1 may not call /compozy.workspace.v1.WorkspaceService/"},
+		{"compozy workspace rename shop mine", cut, "session s1 may not call /compozy.workspace.v1.WorkspaceService/"},
+		{"compozy workspace trust", cut, trust},
+		{"compozy workspace trust --revoke", cut, "session s1 may not call /compozy.workspace.v1.WorkspaceService/Distrust; the operator can"},
+		{"compozy daemon stop", cut, "session s1 may not call /compozy.daemon.v1.DaemonService/Stop; the operator can"},
+		{"compozy daemon backup", cut, "session s1 may not call /compozy.daemon.v1.DaemonService/Backup; the operator can"},
+		{"compozyd restore /etc/passwd", cut, "a daemon already runs for"},
+		{"compozy audit list", cut, "session s1 may not call /compozy.audit.v1.AuditService/List; the operator can"},
+		{"compozy task create 'a draft' --draft && compozy task create manual --needs-human", 0, "waiting_human"},
+		{"compozy task update t1 --draft=false", cut, "an agent cannot make the draft t1 ready; ask a person to do it"},
+		{"compozy task update t2 --needs-human=false", cut, "an agent cannot clear needs_human of task t2; ask a person to do it"},
+		{"compozy task complete t2", cut, "an agent cannot complete task t2: it needs a person"},
+		{"compozy task delete t1 --yes", cut, "session s1 may not call /compozy.task.v1.TaskService/Delete; the operator can"},
+		{"cd / && compozy memory store 'the sky is blue' && compozy memory list -o json", 0, `"author":"session:` + f.get(s1).GetId() + `"`},
+		{"compozy mcp serve --workspace other", cut, `--workspace "other" is not the workspace of session s1; leave it out`},
+		{"COMPOZY_WORKSPACE=other compozy mcp serve", cut, `COMPOZY_WORKSPACE "other" is not the workspace of session s1; leave it out`},
+		{"COMPOZY_WORKSPACE=other compozy memory list", cut, `COMPOZY_WORKSPACE "other" is not the workspace of session s1; leave it out`},
+		{"COMPOZY_HOME=" + f.out + " compozy memory list", cut, "no daemon is running for home"},
+		{"compozy mcp serve --scope launch", 0, "for workspace shop (" + f.ws + ", chosen by session s1) at scope operate over stdio"},
+		{"compozy session send s2 'SAY heard'", 0, "Sent as inp_"},
+	} {
+		out, code := f.shell(s1, c.line)
+		if code != c.code || !strings.Contains(out, c.want) || strings.Contains(out, "two knows") {
+			t.Errorf("%s\nends with %d and says %q\nwant %d and %q", c.line, code, out, c.code, c.want)
+		}
+	}
+	s2 := sessionIn(t, f.conn, f.ws, "s2", sessionv1.Status_STATUS_IDLE, 2)
+	if text := f.transcript("s2:2"); s2.GetTitle() != "two" || !strings.Contains(text, "[from session s1]heard") {
+		t.Errorf("another session that was prompted: %v, %s", s2, text)
+	}
+	if _, err := f.sessions.Answer(t.Context(), &sessionv1.AnswerRequest{WorkspaceId: f.ws, Id: "s3", QuestionId: question.GetQuestionId(), Answer: "reject once"}); err != nil {
+		t.Fatal(err)
+	}
+	sessionIn(t, f.conn, f.ws, "s3", sessionv1.Status_STATUS_IDLE, 1)
+	if text := f.transcript("s3:1"); !strings.Contains(text, strings.ReplaceAll(answer, "s1", "s3")) || !strings.Contains(text, "GOT reject_once") {
+		t.Errorf("a session that answers itself hears %s", text)
+	}
+}
+
+// transcript returns turns as the person reads them, as JSON that is taken apart.
+func (f *field) transcript(turns string) string {
+	f.Helper()
+	resp, err := f.sessions.Read(f.Context(), &sessionv1.ReadRequest{WorkspaceId: f.ws, Id: turns, Full: true})
+	if err != nil {
+		f.Fatal(err)
+	}
+	var b strings.Builder
+	for _, turn := range resp.GetTurns() {
+		b.WriteString(turn.GetPrompt() + "\n")
+		for _, item := range turn.GetItems() {
+			b.WriteString(item.String() + "\n")
+		}
+	}
+	return strings.ReplaceAll(b.String(), `\n`, "\n")
+}
+
+// disguise returns a command line that has left its agent in every way that there is for a
+// process, and what it prints. The shell that starts it waits for that alone.
+func (f *field) disguise(line string) string {
+	fifo := filepath.Join(f.out, "fifo")
+	return "rm -f " + fifo + "; mkfifo " + fifo + "; (setsid sh -c '(cd /; exec env -i PATH=\"$PATH\" HOME=/ COMPOZY_HOME=" + f.Dir + " setsid sh -c \"" + line + "\" >" + fifo + " 2>&1 &) &' &); cat " + fifo
+}
+
+func TestWhatHasLeftItsAgentIsItsSessionStill(t *testing.T) {
+	f := newField(t, "", "")
+	s1 := f.create(&sessionv1.CreateRequest{Title: "one", Prompt: "SAY hello"}).GetHandle()
+	f.create(&sessionv1.CreateRequest{Title: "two", Prompt: "SAY hello"})
+	sessionIn(t, f.conn, f.ws, s1, sessionv1.Status_STATUS_IDLE, 1)
+	sessionIn(t, f.conn, f.ws, "s2", sessionv1.Status_STATUS_IDLE, 1)
+	for line, want := range map[string]string{
+		"compozy workspace list":                  "session s1 may not call",
+		"compozy daemon stop":                     "session s1 may not call",
+		"compozy session stop s2":                 "leave session s2 to the operator",
+		"compozy mcp serve --workspace " + f.root: "chosen by --workspace) at scope operate",
+	} {
+		if out, _ := f.shell(s1, f.disguise(line)); !strings.Contains(out, want) {
+			t.Errorf("%s said %q; want %q", line, out, want)
+		}
+	}
+	// Started in one turn, it calls in the next.
+	file, signal := filepath.Join(f.out, "late"), filepath.Join(f.out, "signal")
+	f.turn(s1, "RUN (setsid sh -c 'until [ -e "+signal+" ]; do sleep 0.01; done; compozy workspace list >"+file+" 2>&1; echo over >>"+file+"' >/dev/null 2>&1 </dev/null &)")
+	f.turn(s1, "RUN touch "+signal)
+	f.holds(file, "over\n")
+	if text := f.read(file); !strings.Contains(text, "session s1 may not call") {
+		t.Errorf("what was started in an earlier turn is told %q", text)
+	}
+}
+
+// holds waits until a file ends with a text.
+func (f *field) holds(file, end string) {
+	f.Helper()
+	within(f.T, file+" ends with "+end, func() bool {
+		text, _ := os.ReadFile(file) // it is about to be there
+		return strings.HasSuffix(string(text), end)
+	})
+}
+
+// What survives its agent, be it for a moment, never becomes the person.
+func TestWhatOutlivesItsAgentIsRefused(t *testing.T) {
+	f := newField(t, "", "")
+	prompt := func(id, text string) {
+		t.Helper()
+		if _, err := f.sessions.Send(t.Context(), &sessionv1.SendRequest{WorkspaceId: f.ws, Id: id, Text: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		end  func(id string)
+		last string // what it is told at the end
+	}{
+		"the session is stopped": {func(id string) {
+			if _, err := f.sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: f.ws, Ids: []string{id}}); err != nil {
+				t.Fatal(err)
+			}
+		}, "may not call"},
+		"the agent dies": {func(id string) { prompt(id, "EXIT 1") }, "may not call"},
+		// It has taken the mark away by which it would be found, so it stays.
+		"the shim is killed": {func(id string) { prompt(id, "RUN kill -KILL $(cut -d' ' -f4 /proc/$PPID/stat)") }, "not by a session that runs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := f.create(&sessionv1.CreateRequest{Title: name}).GetHandle()
+			sessionIn(t, f.conn, f.ws, id, sessionv1.Status_STATUS_IDLE, 0)
+			file := filepath.Join(f.out, strings.ReplaceAll(name, " ", "-"))
+			// It goes on however politely it is asked to end.
+			loop := `trap "" TERM HUP; echo $$ >` + file + ".pid; while :; do compozy workspace list >>" + file + " 2>&1; done"
+			f.turn(id, "RUN (env -i PATH=\"$PATH\" COMPOZY_HOME="+f.Dir+" setsid sh -c '"+loop+"' >/dev/null 2>&1 </dev/null &); until grep -q session "+file+"; do sleep 0.01; done")
+			pid := pidIn(t, file+".pid")
+			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }() // it has no other end if something is wrong
+			c.end(id)
+			within(t, "it is told the last word, or gone", func() bool { return !alive(pid) || strings.Contains(f.read(file), c.last) })
+			refusal := regexp.MustCompile(`^compozy: (session ` + id + ` may not call .*|session ` + id + `, which this process belongs to, has ended|.*not by a session that runs; try again in a moment|the process that connected had ended .*|.*may do nothing here; the operator can)$|^(Terminated|Killed)?$`)
+			for line := range strings.Lines(f.read(file)) {
+				if line = strings.TrimSpace(line); !refusal.MatchString(line) {
+					t.Errorf("it was told: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func TestAgentOfAnotherHomeIsNobodyHere(t *testing.T) {
+	f, other := newField(t, "", ""), newHome(t, "")
+	serve(t, other)
+	workspace(t, other)
+	id := f.create(&sessionv1.CreateRequest{}).GetHandle()
+	sessionIn(t, f.conn, f.ws, id, sessionv1.Status_STATUS_IDLE, 0)
+	const want = "this process belongs to a session that is not of this daemon, and may do nothing here; the operator can"
+	for _, line := range []string{"compozy workspace list", "compozy task list --workspace api", "compozy daemon stop", "compozy mcp serve --workspace api"} {
+		if out, code := f.shell(id, "export COMPOZY_HOME="+other.Dir+"; "+line); code == 0 || !strings.Contains(out, want) {
+			t.Errorf("%s ends with %d and says %q", line, code, out)
+		}
+	}
+	// A daemon that it starts for itself is its own.
+	own, err := os.MkdirTemp("", "cz") //nolint:usetesting // the path of a socket is short
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(own)
+	out, code := f.shell(id, "export COMPOZY_HOME="+own+"; compozy daemon start && compozy workspace add $PWD --name mine && compozy task create task && compozy task list && compozy daemon stop")
+	if code != 0 || !strings.Contains(out, "task") {
+		t.Errorf("its own daemon: %d, %s", code, out)
+	}
+}
+
+func TestAgentStartsWhatTheSettingsAllow(t *testing.T) {
+	var words []string
+	for _, word := range agenttest.Command() {
+		words = append(words, strconv.Quote(word))
+	}
+	f := newField(t, "may_launch = 1", "[agents.deep]\nmay_launch = 5\ncommand = ["+strings.Join(words, ", ")+"]\n[workspace.shop.sessions]\nusd_per_session = 1.0\n")
+	child := func(parent, line, want string) string {
+		t.Helper()
+		out, code := f.shell(parent, line)
+		if !strings.Contains(out, want) || (code == 0) == strings.Contains(want, " ") {
+			t.Fatalf("%s in %s ends with %d and says %q; want %q", line, parent, code, out, want)
+		}
+		handle, _, _ := strings.Cut(out, ":")
+		return handle
+	}
+	s1 := f.create(&sessionv1.CreateRequest{Title: "one", Permissions: sessionv1.Permissions_PERMISSIONS_ASK}).GetHandle()
+	sessionIn(t, f.conn, f.ws, s1, sessionv1.Status_STATUS_IDLE, 0)
+	child(s1, "compozy session create 'SAY hi' --isolation workspace", "session s1 works in a worktree, so those that it starts may not work in the workspace itself; leave isolation out")
+	s2 := child(s1, "compozy session create 'USAGE 1 1 0.9' --permissions full --autopilot", "s2")
+	sessionIn(t, f.conn, f.ws, s2, sessionv1.Status_STATUS_IDLE, 1)
+	got, err := f.sessions.Get(t.Context(), &sessionv1.GetRequest{WorkspaceId: f.ws, Id: s2})
+	if err != nil || got.GetPermissions() != sessionv1.Permissions_PERMISSIONS_ASK || got.GetAutopilot() || got.GetSession().GetParent() != s1 ||
+		len(got.GetNotices()) != 2 || got.GetCreatedBy() != "session:"+f.get(s1).GetId() {
+		t.Errorf("the child is %v", got)
+	}
+	child(s1, "compozy session create 'SAY more'", "session s1 and those it started have started 1 sessions, as many as agents.scripted.may_launch allows")
+	child(s2, "compozy session create 'SAY more'", "session s1 and those it started have started 1 sessions, as many as agents.scripted.may_launch allows")
+	if out, code := f.shell(s1, "compozy session read s2 && compozy session diff s2 --stat-only && compozy session archive s2"); code != cut || !strings.Contains(out, "stop it first") {
+		t.Errorf("a parent and its child: %d %s", code, out)
+	}
+	child(s1, "compozy session stop s2", "a session may not stop another one; leave session s2 to the operator")
+	// What the child costs is charged to the one that a person started.
+	f.turn(s2, "USAGE 1 1 0.2")
+	if _, err := f.sessions.Send(t.Context(), &sessionv1.SendRequest{WorkspaceId: f.ws, Id: s1, Text: "SAY more"}); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the parent rests because of what its child cost", func() bool {
+		s := f.get(s1)
+		return s.GetStatus() == sessionv1.Status_STATUS_IDLE && strings.Contains(s.GetReason(), "sessions.usd_per_session")
+	})
+
+	s3 := f.create(&sessionv1.CreateRequest{Title: "three", Agent: "deep"}).GetHandle()
+	sessionIn(t, f.conn, f.ws, s3, sessionv1.Status_STATUS_IDLE, 0)
+	deeper := "compozy session create 'SAY deeper' --agent deep --allow-duplicate"
+	s4 := child(s3, deeper, "s4")
+	sessionIn(t, f.conn, f.ws, s4, sessionv1.Status_STATUS_IDLE, 1)
+	s5 := child(s4, deeper, "s5")
+	sessionIn(t, f.conn, f.ws, s5, sessionv1.Status_STATUS_IDLE, 1)
+	child(s5, deeper, "session s5 was itself started by a session that a session started; go on without another one")
+	if out, code := f.shell(s3, "compozy session read s5"); code != cut || !strings.Contains(out, "leave session s5 to the operator") {
+		t.Errorf("the child of a child: %d %s", code, out)
+	}
+}
