@@ -102,10 +102,17 @@ const versionTimeout = 5 * time.Second
 // versionPattern is a version as programs print it.
 var versionPattern = regexp.MustCompile(`\d+\.\d+(\.\d+)?(-[0-9A-Za-z.-]+)?`)
 
-// Version returns the version of a program: that of the npm package which it is part of,
-// or what it says when it is run with --version and nothing but env for environment. It
-// may not take more than five seconds for that.
-func Version(ctx context.Context, program string, env []string) (string, error) {
+// Version returns the version of the program that a command runs: that of the npm package
+// which it is part of, or what it says when it is run with --version and nothing but env
+// for environment. It may not take more than five seconds for that. Where the command's
+// first argument is a file, that is the program, and it has a version only as part of a
+// package; else the version is empty.
+func Version(ctx context.Context, command, env []string) (string, error) {
+	program := command[0]
+	if len(command) > 1 && filepath.IsAbs(command[1]) {
+		version, _ := packaged(command[1])
+		return version, nil
+	}
 	if v, ok := packaged(program); ok {
 		return v, nil
 	}

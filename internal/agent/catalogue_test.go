@@ -96,8 +96,12 @@ func TestTheVersionOfAnInstalledPackageIsRead(t *testing.T) {
 		if err := os.Symlink(program, link); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := agent.Version(deadline(t), link, nil); got != name || err != nil {
+		if got, err := agent.Version(deadline(t), []string{link}, nil); got != name || err != nil {
 			t.Errorf("got %q, %v", got, err)
+		}
+		// An interpreter's own version says nothing of what it runs.
+		if got, err := agent.Version(deadline(t), []string{"/bin/sh", program}, nil); got != name || err != nil {
+			t.Errorf("through an interpreter: got %q, %v", got, err)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
@@ -122,7 +126,7 @@ func TestTheVersionThatAProgramTells(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			program := filepath.Join(dir, strings.ReplaceAll(name, " ", "-"))
 			put(t, program, "#!/bin/sh\n"+test.script+"\n", 0o700)
-			got, err := agent.Version(deadline(t), program, []string{"A=7", "PATH=" + os.Getenv("PATH")})
+			got, err := agent.Version(deadline(t), []string{program}, []string{"A=7", "PATH=" + os.Getenv("PATH")})
 			if got != test.want || (err != nil) != (test.want == "") {
 				t.Errorf("got %q, %v", got, err)
 			}
@@ -136,7 +140,7 @@ func TestTheVersionThatAProgramTells(t *testing.T) {
 func TestAProgramThatDoesNotTellItsVersionInTime(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "slow")
 	put(t, program, "#!/bin/sh\n(sleep 300)\n", 0o700)
-	if _, err := agent.Version(deadline(t), program, nil); fault.Of(err) != fault.Timeout {
+	if _, err := agent.Version(deadline(t), []string{program}, nil); fault.Of(err) != fault.Timeout {
 		t.Errorf("got %v", err)
 	}
 }

@@ -54,7 +54,7 @@ type roster struct {
 	environ []string
 
 	mu       sync.Mutex
-	versions map[string]string // by program; what they said once
+	versions map[string]string // by command; what they said once
 }
 
 // variable returns a variable of the daemon's environment.
@@ -128,19 +128,18 @@ func (a *roster) version(ctx context.Context, known session.Agent) string {
 	if len(known.Command) == 0 || known.Missing != "" {
 		return ""
 	}
-	program := known.Command[0]
-	info, err := os.Stat(program)
+	info, err := os.Stat(known.Command[0])
 	if err != nil {
 		return ""
 	}
-	key := program + " " + info.ModTime().String()
+	key := strings.Join(known.Command, " ") + " " + info.ModTime().String()
 	a.mu.Lock()
 	version, ok := a.versions[key]
 	a.mu.Unlock()
 	if ok {
 		return version
 	}
-	version, err = agent.Version(ctx, program, []string{"PATH=" + a.variable("PATH"), "HOME=" + a.variable("HOME")})
+	version, err = agent.Version(ctx, known.Command, []string{"PATH=" + a.variable("PATH"), "HOME=" + a.variable("HOME")})
 	if err != nil && ctx.Err() != nil {
 		return ""
 	}
