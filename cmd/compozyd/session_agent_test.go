@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
@@ -421,5 +423,121 @@ func TestAgentStartsWhatTheSettingsAllow(t *testing.T) {
 	child(s5, deeper, "session s5 was itself started by a session that a session started; go on without another one")
 	if out, code := f.shell(s3, "compozy session read s5"); code != cut || !strings.Contains(out, "leave session s5 to the operator") {
 		t.Errorf("the child of a child: %d %s", code, out)
+	}
+}
+
+// secret is what a variable of the daemon holds for one agent. It has what JSON escapes.
+const secret = `sk-"4f\c9<8>/e2é` + "x7w1q5"
+
+// scripted returns the command of the scripted agent as the settings have it.
+func scripted() string {
+	var words []string
+	for _, word := range agenttest.Command() {
+		words = append(words, strconv.Quote(word))
+	}
+	return "command = [" + strings.Join(words, ", ") + "]\n"
+}
+
+func TestAgentGetsOfTheEnvironmentWhatIsMeantForIt(t *testing.T) {
+	f := newField(t, "[agents.scripted.env]\nKEY = \"env:TEST_KEY\"\nMODE = \"quick\"\n", "[agents.other]\n"+scripted()+"[agents.other.env]\nOTHER = \"env:TEST_OTHER\"\n",
+		"TEST_KEY="+secret, "TEST_OTHER=another-secret", "COMPOZY_LOG=debug", "COMPOZY_WORKSPACE=shop", "COMPOZY_MCP_SERVE_TOKEN=token-of-a-relay",
+		"COMPOZY_HIDDEN=hidden-value", "AWS_SECRET_ACCESS_KEY=cloud-secret", "GH_TOKEN=forge-secret", "SSH_AUTH_SOCK=/nowhere", "LD_PRELOAD=", "GIT_SSH_COMMAND=false")
+	allowed := regexp.MustCompile(`^(COMPOZY_HOME|COMPOZY_SHIM|PATH|HOME|USER|LOGNAME|SHELL|TERM|TMPDIR|TZ|LANG|LANGUAGE|LC_[A-Z]+|PWD|OLDPWD|SHLVL|_)=`)
+	for agent, own := range map[string][]string{"scripted": {"KEY=", "MODE=quick"}, "other": {"OTHER=another-secret"}} {
+		id := f.create(&sessionv1.CreateRequest{Agent: agent, Title: agent}).GetHandle()
+		sessionIn(t, f.conn, f.ws, id, sessionv1.Status_STATUS_IDLE, 0)
+		out, _ := f.shell(id, "env")
+		for _, want := range own {
+			if !strings.Contains("\n"+out, "\n"+want) {
+				t.Errorf("agent %s has no %s:\n%s", agent, want, out)
+			}
+		}
+		for line := range strings.Lines(out) {
+			mine := false
+			for _, want := range own {
+				mine = mine || strings.HasPrefix(line, want)
+			}
+			if !mine && !allowed.MatchString(line) {
+				t.Errorf("agent %s has %s", agent, line)
+			}
+		}
+		// Of the agent, its shim and a relay of its: environment and arguments. Only the
+		// first may be looked at as a whole: their variables are the same.
+		out, _ = f.shell(id, `(sleep 1 | compozy mcp serve >/dev/null 2>&1) & sleep 0.3; for p in $PPID $(cut -d' ' -f4 /proc/$PPID/stat) $(ps -o pid= --ppid $! | head -1); do echo; tr '\0' '\n' </proc/$p/cmdline; echo; tr '\0' '\n' </proc/$p/environ; done`)
+		for _, word := range []string{"token-of-a-relay", "hidden-value", "cloud-secret", "forge-secret", "TEST_KEY", "TEST_OTHER"} {
+			if strings.Contains(out, word) {
+				t.Errorf("a process of agent %s shows %s:\n%s", agent, word, out)
+			}
+		}
+		if !strings.Contains(out, "\nshim\n") {
+			t.Errorf("the shim was not looked at:\n%s", out)
+		}
+		if agent == "other" && strings.Contains(out, "x7w1q5") {
+			t.Errorf("agent %s shows what another one is given:\n%s", agent, out)
+		}
+		for line := range strings.Lines(out) {
+			if strings.Contains(line, "x7w1q5") && !strings.HasPrefix(line, "KEY=") {
+				t.Errorf("the secret is in an argument: %s", line)
+			}
+		}
+	}
+}
+
+// What the person reads, in any way, shows no secret that an agent was given, wherever the
+// agent puts it. What prompts and arguments say is in no log.
+func TestSecretOfAnAgentIsShownNowhere(t *testing.T) {
+	told := filepath.Join(t.TempDir(), "told")
+	notifier := filepath.Join(t.TempDir(), "notify")
+	if err := os.WriteFile(notifier, []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" >>"+told+"\n"), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	f := newField(t, "[agents.scripted.env]\nKEY = \"env:TEST_KEY\"\n", "[notify]\ncommand = ["+strconv.Quote(notifier)+"]\n", "TEST_KEY="+secret, "COMPOZY_LOG=debug")
+	const piece = "x7w1q5" // of the secret, that no other text has
+	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(secret)
+	s1 := f.create(&sessionv1.CreateRequest{Title: "one", Permissions: sessionv1.Permissions_PERMISSIONS_ASK, Prompt: "SAY it is " + secret + "\nSAY marked-words"}).GetHandle()
+	sessionIn(t, f.conn, f.ws, s1, sessionv1.Status_STATUS_IDLE, 1)
+	f.turn(s1, `RUN printf '%s\n' "$KEY"; printf '%s' "$KEY" | base64 -w0; echo; printf '%s' "$KEY" | od -An -tx1 | tr -d ' \n'`)
+	f.turn(s1, `TOOL use `+secret+`|execute|{"command":"curl -H `+escaped+`"}`)
+	f.turn(s1, `UPDATE {"sessionUpdate":"tool_call","toolCallId":"u","title":"ascii","rawInput":{"k":"`+strings.ReplaceAll(escaped, "é", `\u00e9`)+`"}}`)
+	f.turn(s1, `THINK `+secret)
+	f.turn(s1, `PLAN `+secret)
+	f.shell(s1, `compozy task create "use $KEY" --body "$KEY"; compozy memory store "it is $KEY"; compozy session rename s1 "$KEY"; printf '%s' "$KEY" >"$KEY" || printf '%s' "$KEY" >leak.txt`)
+	f.turn(s1, `EDIT leak.txt|`+secret)
+	s2 := f.create(&sessionv1.CreateRequest{Title: "two", Permissions: sessionv1.Permissions_PERMISSIONS_ASK, Prompt: `ASK use ` + secret + `|execute|{"command":"curl ` + escaped + `"}`}).GetHandle()
+	sessionIn(t, f.conn, f.ws, s2, sessionv1.Status_STATUS_WAITING, 1)
+	s3 := f.create(&sessionv1.CreateRequest{Title: "three", Prompt: `RUN printf 'bad key %s\n' "$KEY" >/proc/$PPID/fd/2` + "\nEXIT 3"}).GetHandle()
+	sessionIn(t, f.conn, f.ws, s3, sessionv1.Status_STATUS_FAILED, 0)
+	outputs := map[string]string{}
+	for _, line := range []string{
+		"session read s1:1-20 --full", "session events s1 --limit 200", "session get s1", "session list", "session search marked-words", "session diff s1", "session inputs s1",
+		"session watch s1 --until idle", "session question s2", "session get s2", "session watch s3", "session get s3", "session wait s1 s2 s3 --timeout 0",
+		"attention", "audit list", "task list", "task get t1", "task activity", "memory list", "memory recall it",
+	} {
+		for _, format := range []string{"table", "json"} {
+			cmd := f.command("compozy", append([]string{"--workspace", "shop", "-o", format}, strings.Fields(line)...)...)
+			out, err := cmd.CombinedOutput()
+			if err != nil && !strings.Contains(line, "watch s3") {
+				t.Errorf("%s: %v: %s", line, err, out)
+			}
+			outputs[line+" as "+format] = string(out)
+		}
+	}
+	within(t, "the person was notified", func() bool { _, err := os.Stat(told); return err == nil })
+	log := f.read(f.LogFile())
+	outputs["the log"], outputs["notifications"] = log, f.read(told)
+	for where, text := range outputs {
+		for _, form := range []string{piece, base64.StdEncoding.EncodeToString([]byte(piece + "x"))[:8], hex.EncodeToString([]byte(piece))} {
+			if i := strings.Index(text, form); i >= 0 {
+				t.Errorf("%s shows the secret: …%s", where, text[max(0, i-120):min(len(text), i+40)])
+			}
+		}
+	}
+	for _, words := range []string{"marked-words", "SAY", "curl", "leak.txt"} {
+		if strings.Contains(log, words) {
+			t.Errorf("the log has %q:\n%s", words, log)
+		}
+	}
+	if !strings.Contains(outputs["session read s1:1-20 --full as table"], "[redacted]") {
+		t.Errorf("nothing was redacted: %s", outputs["session read s1:1-20 --full as table"])
 	}
 }

@@ -5,6 +5,7 @@ package redact
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/hex"
@@ -41,7 +42,7 @@ func New(secrets ...string) *Set {
 			forms = append(forms, spellings(s)...)
 		}
 	}
-	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
+	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	forms = slices.Compact(forms)
 	set := &Set{}
 	pairs := make([]string, 0, 2*len(forms))
@@ -62,7 +63,9 @@ func spellings(secret string) []string {
 		secret, hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret))),
 		url.QueryEscape(secret), url.PathEscape(secret),
 	}
-	out = append(out, quoted(secret)...)
+	for _, once := range quoted(secret) {
+		out = append(append(out, once), quoted(once)...) // JSON in a string of JSON
+	}
 	for shift := range 3 {
 		padded := append(make([]byte, shift), secret...)
 		first, last := (shift*8+5)/6, len(padded)*8/6

@@ -51,6 +51,7 @@ func TestASecretIsTakenOutOfJSON(t *testing.T) {
 		"least":   `pass\"w\\o<r>d/ü😀\nline`,
 		"HTML":    `pass\"w\\o\u003cr\u003ed/ü😀\nline`,
 		"slashes": `pass\"w\\o<r>d\/ü😀\nline`,
+		"twice":   `pass\\\"w\\\\o\u003cr\u003ed/ü😀\\nline`,
 		"ASCII":   `pass\"w\\o<r>d/\u00fc\ud83d\ude00\nline`,
 	} {
 		if got := set.String(`{"k":"` + form + `"}`); got != `{"k":"`+redact.Mark+`"}` {
