@@ -8,8 +8,10 @@ import (
 	"compozy.dev/compozy/internal/storage"
 )
 
-// Update takes what the agent tells, for the journal. It waits while too much is queued.
+// Update takes what the agent tells, for the journal. It waits while too much is queued,
+// or has come lately.
 func (r *runner) Update(raw json.RawMessage) {
+	r.s.pace(len(raw))
 	now := r.s.cfg.Now()
 	r.heard.Store(now.UnixNano())
 	r.mu.Lock()

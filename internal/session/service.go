@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/event"
@@ -130,6 +132,7 @@ type Service struct {
 	log *event.Log
 
 	watchers *notifier
+	taken    *rate.Limiter // what agents send, see pace
 
 	due    chan struct{} // has a token when a session may be there to be started
 	ready  chan struct{} // closed once nothing of an earlier daemon is left
@@ -143,7 +146,7 @@ type Service struct {
 // New returns the service. Run has it run sessions.
 func New(cfg Config) *Service {
 	s := &Service{
-		cfg: cfg, db: cfg.DB, log: cfg.Log, watchers: newNotifier(),
+		cfg: cfg, db: cfg.DB, log: cfg.Log, watchers: newNotifier(), taken: newPace(),
 		due: make(chan struct{}, 1), ready: make(chan struct{}), ending: make(chan struct{}),
 		runners: map[string]*runner{}, shims: map[process.ID]*runner{},
 	}
