@@ -55,7 +55,7 @@ var imports = []struct {
 	{"internal/wire", []string{"internal/fault"}},
 	{"gen/...", []string{"gen/..."}},
 	{"tools/projectgen", []string{"internal/wire", "gen/compozy/tool/v1"}},
-	{"tools/bench", []string{"gen/compozy/..."}},
+	{"tools/bench", []string{"gen/compozy/...", "internal/agent/agenttest"}},
 	{"tools/bench/floor", []string{"internal/wire", "gen/mcptool", "gen/compozy/task/v1"}},
 	{"tools/...", nil},
 }

@@ -16,18 +16,22 @@ import (
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
+	"compozy.dev/compozy/internal/agent/agenttest"
 )
 
 // startPatience is how long a socket may take to answer.
 const startPatience = 20 * time.Second
 
-// settings lift the limits of a relay, which a benchmark is made to exceed.
+// settings lift the limits of a relay, which a benchmark is made to exceed, and declare the
+// agent whose program is a part of this one.
 const settings = `version = 1
 [limits]
 reads_per_second = 1e6
 reads_burst = 1000000
 writes_per_second = 1e6
 writes_burst = 1000000
+[agents.scripted]
+command = [%q, %q]
 `
 
 // lab is a daemon with a workspace that has tasks.
@@ -50,7 +54,8 @@ func (b *bench) newLab(ctx context.Context, name string, tasks int) (*lab, error
 			return l, err
 		}
 	}
-	err := os.WriteFile(filepath.Join(l.home, "config.toml"), []byte(settings), 0o600)
+	agent := agenttest.Command()
+	err := os.WriteFile(filepath.Join(l.home, "config.toml"), fmt.Appendf(nil, settings, agent[0], agent[1]), 0o600)
 	if err != nil {
 		return l, err
 	}

@@ -22,12 +22,17 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"compozy.dev/compozy/internal/agent/agenttest"
 )
 
 // longest is how long everything may take before something must be stuck.
 const longest = 10 * time.Minute
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == agenttest.Command()[1] {
+		agenttest.Main(nil) // a session has started this program as its agent
+	}
 	var b bench
 	bin := flag.String("bin", "bin", "directory of compozy and compozyd")
 	flag.IntVar(&b.rounds, "rounds", 40, "how often each side has its turn")
@@ -91,5 +96,8 @@ func (b *bench) measure(ctx context.Context, bin string, t *table) (err error) {
 	if err := b.relay(ctx, t); err != nil {
 		return err
 	}
-	return b.growth(ctx, t)
+	if err := b.growth(ctx, t); err != nil {
+		return err
+	}
+	return b.sessions(ctx, t)
 }

@@ -20,6 +20,19 @@ type side func() (time.Duration, error)
 
 // interleave lets the sides take turns and returns the median of each.
 func interleave(rounds int, sides ...side) ([]time.Duration, error) {
+	took, err := samples(rounds, sides...)
+	if err != nil {
+		return nil, err
+	}
+	medians := make([]time.Duration, len(sides))
+	for i := range took {
+		medians[i] = median(took[i])
+	}
+	return medians, nil
+}
+
+// samples lets the sides take turns and returns how long each call of each took.
+func samples(rounds int, sides ...side) ([][]time.Duration, error) {
 	took := make([][]time.Duration, len(sides))
 	for range rounds {
 		for i, call := range sides {
@@ -34,16 +47,15 @@ func interleave(rounds int, sides ...side) ([]time.Duration, error) {
 			}
 		}
 	}
-	medians := make([]time.Duration, len(sides))
-	for i := range took {
-		medians[i] = median(took[i])
-	}
-	return medians, nil
+	return took, nil
 }
 
-func median[T time.Duration | float64](values []T) T {
+func median[T time.Duration | float64](values []T) T { return percentile(values, 50) }
+
+// percentile returns the value that so many of a hundred do not exceed.
+func percentile[T time.Duration | float64](values []T, p int) T {
 	slices.Sort(values)
-	return values[len(values)/2]
+	return values[len(values)*p/100]
 }
 
 // table is what is printed.
