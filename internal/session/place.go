@@ -250,8 +250,9 @@ func (r *runner) setUp(ctx context.Context, dir, line string) error {
 	ctx, cancel := context.WithTimeout(ctx, setupLimit)
 	defer cancel()
 	out := &lastBytes{most: setupTail}
+	const inOrder = `exec /bin/sh -c "$0" 2>&1` // what it says and what it complains of
 	spec := agent.Spec{
-		Shim: r.s.cfg.Shim, Command: []string{"/bin/sh", "-c", line}, Dir: dir,
+		Shim: r.s.cfg.Shim, Command: []string{"/bin/sh", "-c", inOrder, line}, Dir: dir,
 		Env: r.s.environment(Agent{}, r.rules), // what the settings name for an agent is for the agent alone
 	}
 	err := agent.Run(ctx, spec, out, func(shim process.ID) { r.s.remember(r, shim) })
