@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -539,5 +540,385 @@ func TestSecretOfAnAgentIsShownNowhere(t *testing.T) {
 	}
 	if !strings.Contains(outputs["session read s1:1-20 --full as table"], "[redacted]") {
 		t.Errorf("nothing was redacted: %s", outputs["session read s1:1-20 --full as table"])
+	}
+}
+
+// steering finds what would steer a terminal or turn its text around.
+var steering = regexp.MustCompile("[\x00-\x08\x0b-\x1f\x7f\u0080-\u009f\u202a-\u202e\u2066-\u2069]|\u200e|\u200f")
+
+func TestNothingOfAnAgentSteersTheTerminal(t *testing.T) {
+	f := newField(t, "", "")
+	const evil = "\x1b]0;owned\x07\x1b[31mred\x1b[2J\u009b31m\u202eeurt\u2066 --option $(id) `id`"
+	s1 := f.create(&sessionv1.CreateRequest{Title: evil, Permissions: sessionv1.Permissions_PERMISSIONS_ASK, Prompt: "SAY " + evil + "\nTHINK " + evil + "\nTOOL " + evil + "|execute|{\"command\":\"x\"}\nPLAN " + evil + ";b\nEDIT " + evil + ".txt|" + evil}).GetHandle()
+	s := sessionIn(t, f.conn, f.ws, s1, sessionv1.Status_STATUS_IDLE, 1)
+	if branch := s.GetBranch(); !regexp.MustCompile(`^compozy/s1-[a-z0-9-]+$`).MatchString(branch) {
+		t.Errorf("branch %q", branch)
+	}
+	f.turn(s1, `RUN touch -- --option "$(printf 'new\nline')" "$(printf 'esc\033[31m')" '$(id)' '-rf'; printf 'x\033[31m\n' >"$(printf 'esc\033[31m')"; printf '\033]0;t\007'`)
+	s2 := f.create(&sessionv1.CreateRequest{Title: "two", Permissions: sessionv1.Permissions_PERMISSIONS_ASK, Prompt: "ASK " + evil + `|execute|{"command":"` + "\u202ex" + ` \u001b[31m"}`}).GetHandle()
+	sessionIn(t, f.conn, f.ws, s2, sessionv1.Status_STATUS_WAITING, 1)
+	s3 := f.create(&sessionv1.CreateRequest{Title: "three", Prompt: `RUN printf '\033[31mbad\n' >/proc/$PPID/fd/2` + "\nEXIT 3"}).GetHandle()
+	sessionIn(t, f.conn, f.ws, s3, sessionv1.Status_STATUS_FAILED, 0)
+	for _, line := range []string{
+		"session list", "session get s1", "session read s1", "session read s1:1-2 --full", "session events s1", "session diff s1", "session search red", "session inputs s1",
+		"session watch s1 --until idle", "session watch s3", "session question s2", "session get s3", "session wait s1 s2 s3 --timeout 0", "attention", "session apply s2", "task activity",
+	} {
+		for _, format := range []string{"table", "json"} {
+			cmd := f.command("compozy", append([]string{"--workspace", "shop", "-o", format}, strings.Fields(line)...)...)
+			out, err := cmd.CombinedOutput()
+			if found := steering.FindIndex(out); found != nil {
+				t.Errorf("%s as %s: %q", line, format, out[max(0, found[0]-60):min(len(out), found[1]+40)])
+			}
+			if err != nil && line != "session watch s3" && line != "session apply s2" {
+				t.Errorf("%s: %v: %s", line, err, out)
+			}
+		}
+	}
+}
+
+// trap makes a program that leaves a mark when it is run, and has the repository, and what
+// is pushed to, run it in every way that there is.
+func (f *field) trap(remote string) (mark string) {
+	f.Helper()
+	mark, program := filepath.Join(f.out, "mark"), filepath.Join(f.out, "program")
+	f.write(program, "#!/bin/sh\necho \"$0 $*\" >>"+mark+"\ncat\n")
+	if err := os.Chmod(program, 0o700); err != nil { //nolint:gosec // it is to be run
+		f.Fatal(err)
+	}
+	f.write(filepath.Join(f.root, ".gitattributes"), "*.txt filter=x diff=x merge=x\n")
+	f.write(filepath.Join(f.root, ".gitmodules"), "[submodule \"x\"]\n\tpath = x\n\turl = ext::"+program+"\n\tupdate = !"+program+"\n")
+	f.git(f.root, "add", "-A")
+	f.git(f.root, "commit", "-q", "-m", "attributes")
+	f.write(filepath.Join(f.out, "included"), "[core]\n\tfsmonitor = "+program+"\n\tpager = "+program+"\n[gpg]\n\tprogram = "+program+"\n[commit]\n\tgpgSign = true\n")
+	hooks := filepath.Join(f.root, ".git", "hooks")
+	for _, hook := range []string{"post-checkout", "pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-push", "reference-transaction", "post-index-change", "post-merge"} {
+		f.write(filepath.Join(hooks, hook), f.read(program))
+		if err := os.Chmod(filepath.Join(hooks, hook), 0o700); err != nil { //nolint:gosec // it is to be run
+			f.Fatal(err)
+		}
+	}
+	for _, hook := range []string{"pre-receive", "update", "post-receive", "post-update"} {
+		f.write(filepath.Join(remote, "hooks", hook), f.read(program))
+		if err := os.Chmod(filepath.Join(remote, "hooks", hook), 0o700); err != nil { //nolint:gosec // as above
+			f.Fatal(err)
+		}
+	}
+	for key, value := range map[string]string{
+		"core.hooksPath": hooks, "core.fsmonitor": program, "filter.x.clean": program, "filter.x.smudge": program, "filter.x.process": program,
+		"diff.x.textconv": program, "diff.external": program, "merge.x.driver": program, "include.path": filepath.Join(f.out, "included"),
+		"core.sshCommand": program, "credential.helper": "!" + program, "core.askPass": program, "gpg.program": program, "commit.gpgSign": "true",
+		"remote.origin.receivepack": program, "remote.origin.uploadpack": program, "alias.push": "!" + program, "core.editor": program,
+	} {
+		// Not by git, which would run the half of it.
+		file := filepath.Join(f.root, ".git", "config")
+		section, name := key[:strings.LastIndex(key, ".")], key[strings.LastIndex(key, ".")+1:]
+		first, second, _ := strings.Cut(section, ".")
+		if second != "" {
+			first += ` "` + second + `"`
+		}
+		f.write(file, f.read(file)+"["+first+"]\n\t"+name+" = "+strconv.Quote(value)+"\n")
+	}
+	return mark
+}
+
+// sprung reports what ran of a trap.
+func (f *field) sprung(mark, when string) {
+	f.Helper()
+	if text, err := os.ReadFile(mark); err == nil {
+		f.Errorf("%s ran:\n%s", when, text)
+		if err := os.Remove(mark); err != nil {
+			f.Fatal(err)
+		}
+	}
+}
+
+func TestHostileRepositoryRunsNothingInTheWholeLifeOfASession(t *testing.T) {
+	f := newField(t, "", "")
+	remote := f.remote()
+	mark := f.trap(remote)
+	names := []string{"--option", "-rf", "esc\x1b[31m", "new\nline", "$(id)", "sp ace", ".gitattributes ", "a\\b", "é"}
+	s1 := f.create(&sessionv1.CreateRequest{Title: "--upload-pack=touch /tmp/x", Prompt: "EDIT b.txt|hello\nEDIT a.txt|changed"}).GetHandle()
+	s := sessionIn(t, f.conn, f.ws, s1, sessionv1.Status_STATUS_IDLE, 1)
+	f.sprung(mark, "create and a turn")
+	tree := s.GetPath()
+	for _, name := range names {
+		f.write(filepath.Join(tree, name), "x\n")
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(tree, "link")); err != nil {
+		t.Fatal(err)
+	}
+	diff, err := f.sessions.Diff(t.Context(), &sessionv1.DiffRequest{WorkspaceId: f.ws, Id: s1})
+	if err != nil || len(diff.GetFiles()) != len(names)+3 || strings.Contains(diff.GetDiff(), "root:") {
+		t.Errorf("Diff = %v, %v", diff, err)
+	}
+	f.sprung(mark, "diff")
+	for _, hostile := range []string{"--receive-pack=" + mark, "ext::touch " + mark, "-o", mark} {
+		if _, err := f.sessions.Publish(t.Context(), &sessionv1.PublishRequest{WorkspaceId: f.ws, Id: s1, Remote: hostile}); err == nil {
+			t.Errorf("Publish to %q", hostile)
+		}
+	}
+	published, err := f.sessions.Publish(t.Context(), &sessionv1.PublishRequest{WorkspaceId: f.ws, Id: s1, Message: "-m\n\n--amend"})
+	if err != nil || !published.GetPushed() {
+		t.Fatalf("Publish = %v, %v", published, err)
+	}
+	f.sprung(mark, "publish")
+	if got := strings.Count(f.git(remote, "ls-tree", "-z", "--name-only", published.GetBranch()), "\x00"); got != len(names)+5 {
+		t.Errorf("%d files were published", got)
+	}
+	if _, err := f.sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: f.ws, Ids: []string{s1}}); err != nil {
+		t.Fatal(err)
+	}
+	// Where the person's checkout has a link in the way, nothing is written through it.
+	outside := t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(f.root, "sp ace")); err != nil {
+		t.Fatal(err)
+	}
+	if applied, err := f.sessions.Apply(t.Context(), &sessionv1.ApplyRequest{WorkspaceId: f.ws, Id: s1}); err != nil || !slices.Contains(applied.GetConflicts(), "sp ace") || f.read(filepath.Join(f.root, "a.txt")) != "a\n" {
+		t.Errorf("Apply over a link = %v, %v", applied, err)
+	}
+	if err := os.Remove(filepath.Join(f.root, "sp ace")); err != nil {
+		t.Fatal(err)
+	}
+	if applied, err := f.sessions.Apply(t.Context(), &sessionv1.ApplyRequest{WorkspaceId: f.ws, Id: s1}); err != nil || len(applied.GetFiles()) != len(names)+3 {
+		t.Errorf("Apply = %v, %v", applied, err)
+	}
+	if f.read(filepath.Join(f.root, "a.txt")) != "changed" || f.read(filepath.Join(f.root, "new\nline")) != "x\n" {
+		t.Error("the work is not in the checkout")
+	}
+	f.sprung(mark, "stop and apply")
+	if _, err := f.sessions.Archive(t.Context(), &sessionv1.ArchiveRequest{WorkspaceId: f.ws, Ids: []string{s1}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(tree); err == nil {
+		t.Error("the worktree stays")
+	}
+	if text := f.read("/etc/passwd"); !strings.Contains(text, "root") {
+		t.Error("what a link leads to is gone")
+	}
+	f.sprung(mark, "archive")
+	bait := f.command("git", "status")
+	bait.Dir = f.root
+	if out, err := bait.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(mark); err != nil {
+		t.Error("the trap is none: plain git runs nothing of it")
+	}
+}
+
+func TestWorktreeThatItsAgentReplacesIsNotUsed(t *testing.T) {
+	f := newField(t, "", "")
+	victim := filepath.Join(t.TempDir(), "victim")
+	f.write(filepath.Join(victim, "precious.txt"), "precious")
+	f.git(victim, "init", "-q")
+	mark := f.trap(f.remote())
+	for name, c := range map[string]struct {
+		do   string // in the worktree
+		want string // part of why it is not used
+	}{
+		"its .git file leads elsewhere": {"rm .git && echo 'gitdir: " + victim + "/.git' >.git", "the .git file of the worktree"},
+		"its .git file is a repository": {"rm .git && git init -q && git config core.fsmonitor '" + filepath.Join(f.out, "program") + "'", "the .git file of the worktree"},
+		"its .git file is a link":       {"ln -sf " + victim + "/.git .git", "the .git file of the worktree"},
+		"it is a link":                  {"d=$PWD; mv $d $d.moved && ln -s " + victim + " $d", "no longer a directory of its own"},
+		"it is a link to the checkout":  {"d=$PWD; mv $d $d.moved && ln -s " + f.root + " $d", "no longer a directory of its own"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			id := f.create(&sessionv1.CreateRequest{Title: name, Prompt: "EDIT a.txt|work"}).GetHandle()
+			tree := sessionIn(t, f.conn, f.ws, id, sessionv1.Status_STATUS_IDLE, 1).GetPath()
+			f.turn(id, "RUN "+c.do)
+			refused := func(what string, err error) {
+				t.Helper()
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: %v; want %q", what, err, c.want)
+				}
+			}
+			_, err := f.sessions.Diff(t.Context(), &sessionv1.DiffRequest{WorkspaceId: f.ws, Id: id})
+			refused("diff", err)
+			_, err = f.sessions.Publish(t.Context(), &sessionv1.PublishRequest{WorkspaceId: f.ws, Id: id})
+			refused("publish", err)
+			_, err = f.sessions.Apply(t.Context(), &sessionv1.ApplyRequest{WorkspaceId: f.ws, Id: id})
+			refused("apply", err)
+			if strings.Contains(name, "link") && !strings.Contains(name, ".git") { // nothing in it is judged harmless any more
+				if _, err := f.sessions.Send(t.Context(), &sessionv1.SendRequest{WorkspaceId: f.ws, Id: id, Text: `ASK edit|edit|{"file_path":"` + tree + `/precious.txt","content":"x"}`}); err != nil {
+					t.Fatal(err)
+				}
+				sessionIn(t, f.conn, f.ws, id, sessionv1.Status_STATUS_WAITING, 3)
+			}
+			if _, err := f.sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: f.ws, Ids: []string{id}}); err != nil {
+				t.Fatal(err)
+			}
+			got, err := f.sessions.Get(t.Context(), &sessionv1.GetRequest{WorkspaceId: f.ws, Id: id})
+			if err != nil || !strings.Contains(strings.Join(got.GetNotices(), "\n"), "its work could not be saved: ") {
+				t.Errorf("notices %q, %v", got.GetNotices(), err)
+			}
+			if _, err := f.sessions.Resume(t.Context(), &sessionv1.ResumeRequest{WorkspaceId: f.ws, Ids: []string{id}}); err != nil {
+				t.Fatal(err)
+			}
+			if s := sessionIn(t, f.conn, f.ws, id, sessionv1.Status_STATUS_FAILED, 0); !strings.Contains(s.GetReason(), c.want) {
+				t.Errorf("resumed: %v", s)
+			}
+			archived, err := f.sessions.Archive(t.Context(), &sessionv1.ArchiveRequest{WorkspaceId: f.ws, Ids: []string{id}})
+			if err != nil || !strings.Contains(strings.Join(archived.GetNotices(), "\n"), "stays: ") {
+				t.Errorf("Archive = %v, %v", archived, err)
+			}
+			if _, err := os.Lstat(tree); err != nil {
+				t.Error("what cannot be checked was removed")
+			}
+			if f.read(filepath.Join(victim, "precious.txt")) != "precious" || f.read(filepath.Join(f.root, "a.txt")) != "a\n" {
+				t.Error("what a link led to was changed")
+			}
+			f.sprung(mark, name)
+		})
+	}
+	// Where the place of worktrees to come is a link, only what is made there is removed.
+	id := f.create(&sessionv1.CreateRequest{Title: "last"}).GetHandle()
+	place := filepath.Dir(sessionIn(t, f.conn, f.ws, id, sessionv1.Status_STATUS_IDLE, 0).GetPath())
+	f.turn(id, "RUN mv "+place+" "+place+".moved && ln -s "+victim+" "+place)
+	next := f.create(&sessionv1.CreateRequest{Title: "next"}).GetHandle()
+	sessionIn(t, f.conn, f.ws, next, sessionv1.Status_STATUS_IDLE, 0)
+	if _, err := f.sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: f.ws, Ids: []string{next}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.sessions.Archive(t.Context(), &sessionv1.ArchiveRequest{WorkspaceId: f.ws, Ids: []string{next}}); err != nil {
+		t.Fatal(err)
+	}
+	if entries, err := os.ReadDir(victim); err != nil || len(entries) != 2 {
+		t.Errorf("the directory that a link leads to has %v, %v", entries, err)
+	}
+	f.sprung(mark, "a worktree below a link")
+}
+
+// remote adds a remote to the repository and returns its directory.
+func (f *field) remote() string {
+	f.Helper()
+	dir := filepath.Join(f.TempDir(), "remote.git")
+	f.git(f.root, "init", "-q", "--bare", dir)
+	f.git(f.root, "remote", "add", "origin", dir)
+	return dir
+}
+
+func TestWorkspaceFilePreparesWorktreesOnlyWhileItIsTrusted(t *testing.T) {
+	f := newField(t, "[agents.scripted.env]\nKEY = \"env:TEST_KEY\"\n", "", "TEST_KEY="+secret)
+	workspaces := workspacev1.NewWorkspaceServiceClient(f.conn)
+	settings := filepath.Join(f.root, ".compozy/config.toml")
+	evil := filepath.Join(f.out, "evil")
+	touch := "command = [\"touch\", " + strconv.Quote(evil) + "]\n"
+	rest := "[agents.evil]\n" + touch + "[agents.scripted]\n" + touch + "[env]\nEVIL = \"1\"\n[notify]\n" + touch + "[storage]\ndsn = \"x\"\n"
+	prepares := func(lines ...string) {
+		for i, line := range lines {
+			lines[i] = strconv.Quote(line)
+		}
+		f.write(settings, rest+"[worktree]\nsetup = ["+strings.Join(lines, ", ")+"]\ncopy = [\"secrets\"]\n")
+	}
+	trust := func() {
+		t.Helper()
+		resp, err := workspaces.Resolve(t.Context(), &workspacev1.ResolveRequest{Selector: &workspacev1.Selector{Reference: "shop", Source: "test"}, WithTrust: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := workspaces.Trust(t.Context(), &workspacev1.TrustRequest{WorkspaceId: f.ws, Hash: resp.GetTrust().GetHash()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.write(filepath.Join(f.root, "secrets/.env"), "A=1\n")
+	for name, to := range map[string]string{"passwd": "/etc/passwd", "up": "../..", "etc": "/etc"} {
+		if err := os.Symlink(to, filepath.Join(f.root, "secrets", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	number := 0
+	create := func(want sessionv1.Status) *sessionv1.Session {
+		t.Helper()
+		number++
+		id := f.create(&sessionv1.CreateRequest{Title: strconv.Itoa(number)}).GetHandle()
+		return sessionIn(t, f.conn, f.ws, id, want, 0)
+	}
+	has := func(s *sessionv1.Session, name string) bool {
+		_, err := os.Lstat(filepath.Join(s.GetPath(), name))
+		return err == nil
+	}
+
+	prepares("touch prepared")
+	if s := create(sessionv1.Status_STATUS_IDLE); has(s, "prepared") || has(s, "secrets") {
+		t.Error("a file that nobody trusts prepared a worktree")
+	}
+	relay := f.command("compozy", "mcp", "serve", "--workspace", "shop")
+	notices, err := relay.CombinedOutput() // its input is empty
+	for _, table := range []string{"agents", "env", "notify", "storage"} {
+		if want := "[" + table + "] is ignored: a repository's file can only lower limits"; err != nil || !strings.Contains(string(notices), want) {
+			t.Errorf("no notice %q: %v, %s", want, err, notices)
+		}
+	}
+	if !strings.Contains(string(notices), "[worktree] is ignored until you trust the file as it is now: compozy workspace trust") {
+		t.Errorf("notices: %s", notices)
+	}
+	if out, err := f.command("compozy", "session", "agents", "--workspace", "shop").CombinedOutput(); err != nil || strings.Contains(string(out), "evil") {
+		t.Errorf("agents: %v, %s", err, out)
+	}
+	// Trust takes a person at a terminal, also of the operator; no flag skips it.
+	for _, args := range [][]string{{"trust", "shop"}, {"trust", "shop", "--yes"}} {
+		cmd := f.command("compozy", append([]string{"workspace"}, args...)...)
+		cmd.Stdin = strings.NewReader("trust\n")
+		if out, err := cmd.CombinedOutput(); err == nil {
+			t.Errorf("%v without a terminal: %s", args, out)
+		}
+	}
+
+	trust()
+	s := create(sessionv1.Status_STATUS_IDLE)
+	if !has(s, "prepared") || !has(s, "secrets/.env") {
+		t.Error("a trusted file does not prepare a worktree")
+	}
+	for _, name := range []string{"secrets/passwd", "secrets/up", "secrets/etc"} {
+		if has(s, name) {
+			t.Errorf("the link %s was copied", name)
+		}
+	}
+	f.write(settings, f.read(settings)+"\n")
+	if s := create(sessionv1.Status_STATUS_IDLE); has(s, "prepared") || has(s, "secrets") {
+		t.Error("a file that was changed after it was trusted prepared a worktree")
+	}
+
+	// What it runs is the session, has no agent's secret, and leaves nothing.
+	pid := filepath.Join(f.out, "pid")
+	prepares("env >environment; compozy workspace list >refused 2>&1; true", "setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo $! >"+pid)
+	trust()
+	s = create(sessionv1.Status_STATUS_IDLE)
+	if text := f.read(filepath.Join(s.GetPath(), "environment")); strings.Contains(text, "KEY") || !strings.Contains(text, "PATH=") {
+		t.Errorf("setup has the environment\n%s", text)
+	}
+	if text := f.read(filepath.Join(s.GetPath(), "refused")); !strings.Contains(text, "session "+s.GetHandle()+" may not call") {
+		t.Errorf("setup is told %s", text)
+	}
+	left := pidIn(t, pid)
+	within(t, "what setup has started is gone", func() bool { return !alive(left) })
+
+	prepares(`echo one; printf 'no \033[31mnetwork\n' >&2; exit 7`)
+	trust()
+	if s := create(sessionv1.Status_STATUS_FAILED); !strings.Contains(s.GetReason(), "exit status 7): one") || !strings.Contains(s.GetReason(), "network") || steering.MatchString(s.GetReason()) {
+		t.Errorf("setup that fails: %q", s.GetReason())
+	}
+	prepares("echo $$ >" + pid + ".2; trap '' TERM; while :; do sleep 1; done")
+	trust()
+	number++
+	id := f.create(&sessionv1.CreateRequest{Title: strconv.Itoa(number)}).GetHandle()
+	hung := pidIn(t, pid+".2")
+	stopped, err := f.sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: f.ws, Ids: []string{id}})
+	if err != nil || stopped.GetSessions()[0].GetStatus() != sessionv1.Status_STATUS_STOPPED || alive(hung) {
+		t.Errorf("setup that hangs: %v, %v, alive: %v", stopped, err, alive(hung))
+	}
+
+	// A file that is a link is none.
+	if err := os.Rename(settings, filepath.Join(f.out, "config.toml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(f.out, "config.toml"), settings); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := f.command("compozy", "workspace", "trust", "shop").CombinedOutput(); err == nil || !strings.Contains(string(out), "cannot be read") {
+		t.Errorf("trust in a link: %v, %s", err, out)
+	}
+	if _, err := os.Stat(evil); err == nil {
+		t.Error("what the workspace's file declares ran")
 	}
 }
