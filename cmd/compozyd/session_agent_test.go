@@ -157,6 +157,7 @@ const cut = 1
 // What an agent's shell may do is what its session may: each line is refused or done, in
 // these words.
 func TestAgentsShellActsForItsSessionAndNoMore(t *testing.T) {
+	t.Parallel()
 	f := newField(t, "", "")
 	f.register(t.TempDir(), "other")
 	s1 := f.create(&sessionv1.CreateRequest{Title: "one", Prompt: "SAY hello"}).GetHandle()
@@ -272,6 +273,7 @@ func (f *field) disguise(line string) string {
 }
 
 func TestWhatHasLeftItsAgentIsItsSessionStill(t *testing.T) {
+	t.Parallel()
 	f := newField(t, "", "")
 	s1 := f.create(&sessionv1.CreateRequest{Title: "one", Prompt: "SAY hello"}).GetHandle()
 	f.create(&sessionv1.CreateRequest{Title: "two", Prompt: "SAY hello"})
@@ -308,6 +310,7 @@ func (f *field) holds(file, end string) {
 
 // What survives its agent, be it for a moment, never becomes the person.
 func TestWhatOutlivesItsAgentIsRefused(t *testing.T) {
+	t.Parallel()
 	f := newField(t, "", "")
 	prompt := func(id, text string) {
 		t.Helper()
@@ -350,6 +353,7 @@ func TestWhatOutlivesItsAgentIsRefused(t *testing.T) {
 }
 
 func TestAgentOfAnotherHomeIsNobodyHere(t *testing.T) {
+	t.Parallel()
 	f, other := newField(t, "", ""), newHome(t, "")
 	serve(t, other)
 	workspace(t, other)
@@ -374,6 +378,7 @@ func TestAgentOfAnotherHomeIsNobodyHere(t *testing.T) {
 }
 
 func TestAgentStartsWhatTheSettingsAllow(t *testing.T) {
+	t.Parallel()
 	var words []string
 	for _, word := range agenttest.Command() {
 		words = append(words, strconv.Quote(word))
@@ -440,6 +445,7 @@ func scripted() string {
 }
 
 func TestAgentGetsOfTheEnvironmentWhatIsMeantForIt(t *testing.T) {
+	t.Parallel()
 	f := newField(t, "[agents.scripted.env]\nKEY = \"env:TEST_KEY\"\nMODE = \"quick\"\n", "[agents.other]\n"+scripted()+"[agents.other.env]\nOTHER = \"env:TEST_OTHER\"\n",
 		"TEST_KEY="+secret, "TEST_OTHER=another-secret", "COMPOZY_LOG=debug", "COMPOZY_WORKSPACE=shop", "COMPOZY_MCP_SERVE_TOKEN=token-of-a-relay",
 		"COMPOZY_HIDDEN=hidden-value", "AWS_SECRET_ACCESS_KEY=cloud-secret", "GH_TOKEN=forge-secret", "SSH_AUTH_SOCK=/nowhere", "LD_PRELOAD=", "GIT_SSH_COMMAND=false")
@@ -487,9 +493,10 @@ func TestAgentGetsOfTheEnvironmentWhatIsMeantForIt(t *testing.T) {
 // What the person reads, in any way, shows no secret that an agent was given, wherever the
 // agent puts it. What prompts and arguments say is in no log.
 func TestSecretOfAnAgentIsShownNowhere(t *testing.T) {
+	t.Parallel()
 	told := filepath.Join(t.TempDir(), "told")
 	notifier := filepath.Join(t.TempDir(), "notify")
-	if err := os.WriteFile(notifier, []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" >>"+told+"\n"), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(notifier, []byte("#!/bin/sh\nprintf '%s\\n' \"$@\" >>"+told+"\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	f := newField(t, "[agents.scripted.env]\nKEY = \"env:TEST_KEY\"\n", "[notify]\ncommand = ["+strconv.Quote(notifier)+"]\n", "TEST_KEY="+secret, "COMPOZY_LOG=debug")
@@ -547,6 +554,7 @@ func TestSecretOfAnAgentIsShownNowhere(t *testing.T) {
 var steering = regexp.MustCompile("[\x00-\x08\x0b-\x1f\x7f\u0080-\u009f\u202a-\u202e\u2066-\u2069]|\u200e|\u200f")
 
 func TestNothingOfAnAgentSteersTheTerminal(t *testing.T) {
+	t.Parallel()
 	f := newField(t, "", "")
 	const evil = "\x1b]0;owned\x07\x1b[31mred\x1b[2J\u009b31m\u202eeurt\u2066 --option $(id) `id`"
 	s1 := f.create(&sessionv1.CreateRequest{Title: evil, Permissions: sessionv1.Permissions_PERMISSIONS_ASK, Prompt: "SAY " + evil + "\nTHINK " + evil + "\nTOOL " + evil + "|execute|{\"command\":\"x\"}\nPLAN " + evil + ";b\nEDIT " + evil + ".txt|" + evil}).GetHandle()
@@ -582,7 +590,7 @@ func (f *field) trap(remote string) (mark string) {
 	f.Helper()
 	mark, program := filepath.Join(f.out, "mark"), filepath.Join(f.out, "program")
 	f.write(program, "#!/bin/sh\necho \"$0 $*\" >>"+mark+"\ncat\n")
-	if err := os.Chmod(program, 0o700); err != nil { //nolint:gosec // it is to be run
+	if err := os.Chmod(program, 0o700); err != nil {
 		f.Fatal(err)
 	}
 	f.write(filepath.Join(f.root, ".gitattributes"), "*.txt filter=x diff=x merge=x\n")
@@ -593,13 +601,13 @@ func (f *field) trap(remote string) (mark string) {
 	hooks := filepath.Join(f.root, ".git", "hooks")
 	for _, hook := range []string{"post-checkout", "pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "pre-push", "reference-transaction", "post-index-change", "post-merge"} {
 		f.write(filepath.Join(hooks, hook), f.read(program))
-		if err := os.Chmod(filepath.Join(hooks, hook), 0o700); err != nil { //nolint:gosec // it is to be run
+		if err := os.Chmod(filepath.Join(hooks, hook), 0o700); err != nil {
 			f.Fatal(err)
 		}
 	}
 	for _, hook := range []string{"pre-receive", "update", "post-receive", "post-update"} {
 		f.write(filepath.Join(remote, "hooks", hook), f.read(program))
-		if err := os.Chmod(filepath.Join(remote, "hooks", hook), 0o700); err != nil { //nolint:gosec // as above
+		if err := os.Chmod(filepath.Join(remote, "hooks", hook), 0o700); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -633,6 +641,7 @@ func (f *field) sprung(mark, when string) {
 }
 
 func TestHostileRepositoryRunsNothingInTheWholeLifeOfASession(t *testing.T) {
+	t.Parallel()
 	f := newField(t, "", "")
 	remote := f.remote()
 	mark := f.trap(remote)
@@ -707,6 +716,7 @@ func TestHostileRepositoryRunsNothingInTheWholeLifeOfASession(t *testing.T) {
 }
 
 func TestWorktreeThatItsAgentReplacesIsNotUsed(t *testing.T) {
+	t.Parallel()
 	f := newField(t, "", "")
 	victim := filepath.Join(t.TempDir(), "victim")
 	f.write(filepath.Join(victim, "precious.txt"), "precious")
@@ -798,6 +808,7 @@ func (f *field) remote() string {
 }
 
 func TestWorkspaceFilePreparesWorktreesOnlyWhileItIsTrusted(t *testing.T) {
+	t.Parallel()
 	f := newField(t, "[agents.scripted.env]\nKEY = \"env:TEST_KEY\"\n", "", "TEST_KEY="+secret)
 	workspaces := workspacev1.NewWorkspaceServiceClient(f.conn)
 	settings := filepath.Join(f.root, ".compozy/config.toml")
