@@ -46,6 +46,8 @@ program() { # the native program that npm installed for this platform
 }
 
 work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+(cd "$here" && go build -o "$work/model" ./model) # before HOME changes, and with it Go's cache
 # Codex refuses a home below TMPDIR.
 export COMPOZY_HOME=$work/home HOME=$work/user TMPDIR=$work/tmp STUB_API_KEY=not-a-secret-at-all
 mkdir -m 700 "$COMPOZY_HOME" "$HOME" "$TMPDIR"
@@ -65,7 +67,6 @@ finish() {
 }
 trap finish EXIT
 
-(cd "$here" && go build -o "$work/model" ./model)
 "$work/model" >"$work/address" 2>"$work/model.log" &
 model=$!
 for _ in $(seq 100); do

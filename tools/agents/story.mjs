@@ -43,7 +43,8 @@ async function until(id, what, wanted) {
     if (wanted(session)) return session;
     const ended = ["stopped", "failed", "lost"].includes(session.status);
     if (ended || performance.now() > deadline) throw new Error(`waited for ${what}; the session stands at ${JSON.stringify(session)}`);
-    const answer = await call("sessions__wait", cursor ? { sessions: [id], cursor, timeout: 10 } : { sessions: [id], timeout: 0 });
+    // That a session begins to work wakes nobody who waits for it, so nobody waits for long.
+    const answer = await call("sessions__wait", cursor ? { sessions: [id], cursor, timeout: 1 } : { sessions: [id], timeout: 0 });
     cursor = answer.cursor;
   }
 }
