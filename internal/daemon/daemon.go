@@ -63,7 +63,8 @@ type Options struct {
 	// FacadeGrace is how long facades survive their daemon; zero means 30 seconds.
 	FacadeGrace time.Duration
 	// Adopt says that this process is the daemon's alone: whatever an agent leaves behind
-	// comes to it when the agent's shim is killed, and is ended.
+	// comes to it when the agent's shim is killed, and is ended; and no agent can look into
+	// it, where the system can keep others of the same user from that.
 	Adopt bool
 	// Environ is the environment of which agents and git are given some variables, as
 	// NAME=value; nil: that of this process.
@@ -103,7 +104,7 @@ func Run(ctx context.Context, cfg config.Config, opts Options) (err error) {
 		return err
 	}
 	if d.adopts = opts.Adopt; d.adopts {
-		if err := process.Adopt(); err != nil {
+		if err := errors.Join(process.Adopt(), process.Conceal()); err != nil {
 			return err
 		}
 	}
