@@ -10,9 +10,16 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
+// maxLine is how many bytes a line for a shell may have: each of its words is looked for in
+// the directory.
+const maxLine = 64 << 10
+
 // line judges a line for a shell. Only plain commands, joined by operators, are
 // understood; whatever is decided while the line runs is not.
 func (t *tree) line(text string) Verdict {
+	if len(text) > maxLine {
+		return high("the command is too long to be judged")
+	}
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), "")
 	if err != nil || len(file.Stmts) == 0 {
 		return high("the command cannot be read")
@@ -76,7 +83,7 @@ func (t *tree) redirect(r *syntax.Redirect) Verdict {
 		if !ok {
 			return high("the command is decided while it runs")
 		}
-		return t.path(path)
+		return worse(t.path(path), t.patterns(r.Word))
 	}
 }
 
@@ -103,14 +110,46 @@ func (t *tree) plain(cmd *syntax.CallExpr) Verdict {
 	if len(words) == 0 {
 		return Verdict{Low, "does nothing"}
 	}
-	if words[0] == "cd" {
-		t.moved = true
+	// Before the call, which may change the directory.
+	verdict := t.patterns(cmd.Args...)
+	if words[0] == "cd" && slices.ContainsFunc(cmd.Args, globs) {
+		return high("the command is decided while it runs")
 	}
-	return t.call(words)
+	return worse(verdict, t.call(words))
+}
+
+// patterns judges what a shell puts in place of the words that are patterns.
+func (t *tree) patterns(words ...*syntax.Word) Verdict {
+	verdict := Verdict{Low, "names files in the session's directory"}
+	for _, w := range words {
+		if !globs(w) {
+			continue
+		}
+		text, ok := literal(w)
+		for _, part := range w.Parts {
+			if _, plain := part.(*syntax.Lit); !plain && strings.ContainsAny(text, `\[`) || !ok {
+				return high("%q stands for files that cannot be told", text)
+			}
+		}
+		verdict = worse(verdict, t.pattern(text))
+	}
+	return verdict
+}
+
+// globs reports whether a word is a pattern for names of files.
+func globs(w *syntax.Word) bool {
+	return slices.ContainsFunc(w.Parts, func(part syntax.WordPart) bool {
+		lit, ok := part.(*syntax.Lit)
+		bare := ""
+		if ok {
+			bare = escape.ReplaceAllString(lit.Value, "")
+		}
+		return strings.ContainsAny(bare, "*?") || strings.Contains(bare, "[") && strings.Contains(bare, "]")
+	})
 }
 
 // literal returns what a word stands for, and whether that is known before it runs. A
-// pattern for names of files stands for itself.
+// pattern for names of files stands for itself; see patterns.
 func literal(w *syntax.Word) (string, bool) {
 	var b strings.Builder
 	for i, part := range w.Parts {
@@ -172,6 +211,11 @@ func (t *tree) call(words []string) Verdict {
 			return t.line(args[1])
 		}
 		return high("%q runs what cannot be seen", shown)
+	case "cd":
+		if len(args) != 1 || args[0] == "" || strings.HasPrefix(args[0], "-") {
+			return high("%q leads out of the session's directory", shown)
+		}
+		return t.enter(args[0])
 	case "timeout":
 		if len(args) > 1 && !strings.HasPrefix(args[0], "-") {
 			return t.call(args[1:])
@@ -189,24 +233,28 @@ func (t *tree) call(words []string) Verdict {
 	return worse(Verdict{level, fmt.Sprintf("runs %q", shown)}, t.arguments(args))
 }
 
-var option = regexp.MustCompile(`^--?[A-Za-z0-9][A-Za-z0-9-]*=?`)
+var (
+	option  = regexp.MustCompile(`^--?[A-Za-z0-9][A-Za-z0-9-]*=?`)
+	letters = regexp.MustCompile(`^-[A-Za-z0-9]{1,16}`)
+)
 
 // arguments judges the paths and hosts that arguments name.
 func (t *tree) arguments(args []string) Verdict {
 	verdict := Verdict{Low, "stays in the session's directory"}
 	for _, arg := range args {
-		value := arg
+		values := []string{arg}
 		if strings.HasPrefix(arg, "-") {
-			// "-I/usr/include", "--file=../x", "-C.."
-			value = option.ReplaceAllString(arg, "")
-			if !strings.ContainsAny(value, "/~") && !strings.Contains(value, "..") {
-				continue
+			values = []string{option.ReplaceAllString(arg, "")} // "--file=../x"
+			// "-I/usr/include", "-C..", "-nfx": which letter has a value is not known.
+			for i := 2; i <= len(letters.FindString(arg)); i++ {
+				values = append(values, arg[i:])
 			}
 		}
-		if value == "" {
-			continue
+		for _, value := range values {
+			if value != "" {
+				verdict = worse(verdict, t.path(value))
+			}
 		}
-		verdict = worse(verdict, t.path(value))
 	}
 	return verdict
 }

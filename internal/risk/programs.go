@@ -9,15 +9,18 @@ import (
 // programs has a rule for each program that is understood: its level with these
 // arguments, whose paths are judged apart.
 var programs = map[string]func(args []string) Level{
-	"basename": reads, "cat": reads, "cd": reads, "cmp": reads, "column": reads, "cut": reads, "diff": reads, "dirname": reads, "du": reads,
-	"echo": reads, "egrep": reads, "false": reads, "fgrep": reads, "file": without(reads, "-C", "--compile"), "grep": reads, "head": reads,
-	"jq": reads, "ls": reads, "nl": reads, "printf": without(reads, "-v"), "pwd": reads, "realpath": reads, "stat": reads, "tail": reads,
+	"basename": reads, "cat": reads, "cmp": reads, "column": reads, "cut": reads, "dirname": reads,
+	"echo": reads, "false": reads, "file": without(reads, "-C", "--compile"), "head": reads,
+	"jq": reads, "nl": reads, "printf": without(reads, "-v"), "pwd": reads, "realpath": reads, "stat": reads, "tail": reads,
 	"test": reads, "tr": reads, "true": reads, "wc": reads, "which": reads, "[": reads, "sleep": reads,
-	"rg":   without(reads, "--pre", "--hostname-bin"),
+	// What goes through directories and follows the links in them reads anything.
+	"diff": without(reads, "-r", "--recursive"), "du": without(reads, "-L", "--dereference"), "ls": without(reads, "-L", "--dereference"),
+	"grep": grep, "egrep": grep, "fgrep": grep,
+	"rg":   without(reads, "--pre", "--hostname-bin", "-L", "--follow"),
 	"sort": without(reads, "-o", "--output", "--compress-program", "-T"),
-	"tree": without(reads, "-o", "--output"),
+	"tree": without(reads, "-o", "--output", "-l"),
 	"uniq": reads,
-	"find": without(reads, "-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"),
+	"find": without(reads, "-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-L", "-follow"),
 	"sed":  sed,
 
 	"cp": develops, "ln": develops, "mkdir": develops, "mv": develops, "tee": develops, "touch": develops,
@@ -40,6 +43,10 @@ var programs = map[string]func(args []string) Level{
 func reads([]string) Level { return Low }
 
 func develops([]string) Level { return Medium }
+
+func grep(args []string) Level {
+	return without(reads, "-R", "--dereference-recursive")(args)
+}
 
 // without returns a rule that is high where one of the options is given.
 func without(rule func([]string) Level, options ...string) func([]string) Level {

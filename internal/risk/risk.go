@@ -94,9 +94,15 @@ func Judge(root string, input json.RawMessage, locations []string) Verdict {
 	for _, path := range locations {
 		verdict = worse(verdict, t.path(path))
 	}
+	keys := slices.Sorted(maps.Keys(fields))
+	for _, key := range keys { // before the commands that run there
+		if slices.Contains(placeNames, bare(key)) {
+			verdict = worse(verdict, t.place(fields[key]))
+		}
+	}
 	var known bool // what sort of action it is
-	for _, key := range slices.Sorted(maps.Keys(fields)) {
-		value, name := fields[key], strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
+	for _, key := range keys {
+		value, name := fields[key], bare(key)
 		switch {
 		case escalates.MatchString(name) && !empty(value):
 			return high("%q asks for more than the agent has", key)
@@ -109,9 +115,7 @@ func Judge(root string, input json.RawMessage, locations []string) Verdict {
 		case slices.Contains(pathNames, name):
 			known = true
 			verdict = worse(verdict, t.paths(value))
-		case slices.Contains(placeNames, name):
-			verdict = worse(verdict, t.paths(value))
-		case slices.Contains(fileNames, name), slices.Contains(plainNames, name), empty(value):
+		case slices.Contains(placeNames, name), slices.Contains(fileNames, name), slices.Contains(plainNames, name), empty(value):
 		default:
 			verdict = worse(verdict, stray(key, value))
 		}
@@ -120,6 +124,23 @@ func Judge(root string, input json.RawMessage, locations []string) Verdict {
 		return high("the action is of no known sort")
 	}
 	return verdict
+}
+
+// bare returns the name of a part as it is compared.
+func bare(key string) string {
+	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(key))
+}
+
+// place judges where an action happens.
+func (t *tree) place(value any) Verdict {
+	switch v := value.(type) {
+	case nil:
+		return Verdict{Low, "names no path"}
+	case string:
+		return t.enter(v)
+	default:
+		return high("a path cannot be read")
+	}
 }
 
 // stray judges a part of an action that has no known meaning.

@@ -12,19 +12,21 @@ import (
 	"compozy.dev/compozy/internal/risk"
 )
 
-// directory returns a session's directory with a file, a link out of it and one inside.
+// directory returns a session's directory with files, links out of it and one inside.
 func directory(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	for _, dir := range []string{"src", ".git"} {
+	for _, dir := range []string{"src", "src/sub", ".git", "options"} {
 		if err := os.Mkdir(filepath.Join(root, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(root, "src", "main.go"), []byte("package main\n"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, file := range []string{"src/main.go", ".env", "options/-delete"} {
+		if err := os.WriteFile(filepath.Join(root, file), []byte("package main\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	for link, target := range map[string]string{"out": "/etc", "in": "src", "up": ".."} {
+	for link, target := range map[string]string{"out": "/etc", "in": "src", "up": "..", "src/link": "/etc", "src/top": root, "loop": "loop"} {
 		if err := os.Symlink(target, filepath.Join(root, link)); err != nil {
 			t.Fatal(err)
 		}
@@ -39,6 +41,9 @@ func TestCommandIsJudgedByWhatItDoes(t *testing.T) {
 		"git status && git diff --stat": risk.Low, "grep -rn 'func main' .": risk.Low, "sed -n 1,20p src/main.go": risk.Low,
 		"find . -name '*.go'": risk.Low, "cat < src/main.go > /dev/null 2>&1": risk.Low, "bash -lc 'ls src'": risk.Low, "/usr/bin/ls": risk.Low,
 		`echo "it's fine"`: risk.Low, `echo a\ b`: risk.Low, "(cd src && ls)": risk.Low,
+		"cat src/*.go": risk.Low, "ls src/m?in.go none/*.go": risk.Low, "cat src/sub/../main.go": risk.Low, "cd src && cat main.go": risk.Low,
+		"grep -rn 'f.*c' src": risk.Low, "grep --include='*.go' -r x src": risk.Low, "[ -f src/main.go ]": risk.Low, "ls -la --color=auto": risk.Low,
+		"echo '" + strings.Repeat("a/", 4000) + "'": risk.Low,
 
 		"go test ./...": risk.Medium, "cd src && go build .": risk.Medium, "make test": risk.Medium, "./src/run.sh": risk.Medium,
 		"npm run build": risk.Medium, "python3 -m pytest -q": risk.Medium, "git commit -m 'a change'": risk.Medium, "mkdir -p src/a": risk.Medium,
@@ -54,6 +59,17 @@ func TestCommandIsJudgedByWhatItDoes(t *testing.T) {
 		"cd src && cat ../../x": risk.High, "go test -exec=/tmp/x ./...": risk.High, "make -C..": risk.High, "gcc -I/usr/include x.c": risk.High,
 		"echo x > /etc/motd": risk.High, "cp src/main.go /usr/local/bin/x": risk.High, "cat .env": risk.High, "cat .env.local": risk.High,
 		"echo x >> .git/hooks/pre-commit": risk.High, "cat .GIT/config": risk.High, "tee .github/workflows/x.yml": risk.High,
+		// Patterns stand for what is there.
+		"cat o*t/passwd": risk.High, "cat o??/passwd": risk.High, "ls *": risk.High, "cat .e*": risk.High, "cat .en?": risk.High, "cat < o*/passwd": risk.High,
+		"cat .*/secret": risk.High, "cat .?/secret": risk.High, "cat src/[l]ink/passwd": risk.High, "cp src/main.go .gi[t]/config": risk.High,
+		"cat src/**/x": risk.High, `cat "["*`: risk.High, "cd s* && cat link/passwd": risk.High, "cd options && find *": risk.High,
+		// A path starts where the command runs, and links are followed before two dots are.
+		"cd src && cat link/passwd": risk.High, "cd && cat notes": risk.High, "cd - && cat notes": risk.High, "cd -P src": risk.High, "cd in && cat link/x": risk.High,
+		"cat src/top/../secret": risk.High, "cat loop/x": risk.High, "cd src; cd top; cat ../secret": risk.High,
+		// Values of options, and options that follow links.
+		"diff --from-file=.env src/main.go": risk.High, "wc --files0-from=.env": risk.High, "grep -fout x": risk.High, "grep -nf.env x": risk.High,
+		"grep -R x .": risk.High, "grep -nR x": risk.High, "find -L .": risk.High, "find . -follow": risk.High, "rg -L x": risk.High, "diff -ur src in": risk.High,
+		"tree -l": risk.High, "ls -LR": risk.High, "du -L": risk.High, "ls " + strings.Repeat("a ", 40000): risk.High,
 		// Escalates, or runs what cannot be seen.
 		"sudo ls": risk.High, "eval ls": risk.High, "bash": risk.High, "echo ls | sh": risk.High, "sh -c \"$X\"": risk.High, "python3 -c 'x'": risk.High,
 		"node -e x": risk.High, "xargs rm": risk.High, "env": risk.High, "PATH=. ls": risk.High, "LD_PRELOAD=x ls": risk.High, "export A=b": risk.High,
@@ -103,6 +119,9 @@ func TestActionIsJudgedByItsInput(t *testing.T) {
 		"one of many paths outside":          {`{"paths":["src","../x"]}`, nil, risk.High},
 		"a location outside":                 {`{"path":"src"}`, []string{"/etc"}, risk.High},
 		"a command elsewhere":                {`{"command":"ls","cwd":"/"}`, nil, risk.High},
+		"a command below":                    {`{"command":"cat main.go","cwd":"src"}`, nil, risk.Low},
+		"a link where the command runs":      {`{"command":"cat link/passwd","cwd":"src"}`, nil, risk.High},
+		"a list of places":                   {`{"command":"ls","cwd":["src"]}`, nil, risk.High},
 		"a command beside a good path":       {`{"command":"rm x","path":"src"}`, nil, risk.High},
 		"two commands":                       {`{"command":"ls","cmd":"rm x"}`, nil, risk.High},
 		"more than it has":                   {`{"command":"ls","with_escalated_permissions":true}`, nil, risk.High},

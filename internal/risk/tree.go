@@ -2,16 +2,18 @@ package risk
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // tree is the directory that an agent works in.
 type tree struct {
-	root, real string
-	// moved says that a command before has changed the directory, so that a relative path
-	// upward cannot be followed.
-	moved bool
+	real string // without symbolic links
+	// dirs are the directories that a relative path may start from, without symbolic links:
+	// the tree's own, and those that the action says or that a command before has changed to.
+	dirs []string
 }
 
 func newTree(root string) *tree {
@@ -19,7 +21,30 @@ func newTree(root string) *tree {
 	if err != nil {
 		actual = filepath.Clean(root)
 	}
-	return &tree{root: filepath.Clean(root), real: actual}
+	return &tree{real: actual, dirs: []string{actual}}
+}
+
+// maxDirs is how many directories one action may go through. Each is looked at for each
+// path that comes after.
+const maxDirs = 16
+
+// enter has relative paths start from a directory as well, and judges that. Whether a
+// command that changes to it succeeds is known only when it runs.
+func (t *tree) enter(path string) Verdict {
+	verdict := t.path(path)
+	if verdict.Level == High {
+		return verdict
+	}
+	for _, dir := range slices.Clone(t.dirs) {
+		to, ok := follow(dir, path)
+		if !ok || len(t.dirs) == maxDirs {
+			return high("where it runs cannot be followed")
+		}
+		if !slices.Contains(t.dirs, to) {
+			t.dirs = append(slices.Clip(t.dirs), to)
+		}
+	}
+	return verdict
 }
 
 // guarded are places in a tree that make others run or reveal something.
@@ -40,50 +65,118 @@ func (t *tree) path(path string) Verdict {
 	case strings.Contains(path, "://"):
 		return high("%q names a host", path)
 	}
-	full := path
-	if !filepath.IsAbs(path) {
-		if t.moved && strings.Contains(path, "..") {
-			return high("%q may be outside of the session's directory", path)
-		}
-		full = filepath.Join(t.root, path)
-	}
-	full = filepath.Clean(full)
-	if full == "/dev/null" {
+	switch {
+	case path == "/dev/null":
 		return Verdict{Low, "uses /dev/null"}
+	case len(path) > maxPath:
+		return Verdict{Low, "is too long for a path"}
 	}
-	inner, ok := t.within(full)
-	if !ok {
-		return high("%q is outside of the session's directory", path)
-	}
-	for element := range strings.SplitSeq(strings.ToLower(inner), string(filepath.Separator)) {
-		for name, what := range guarded {
-			if element == name || strings.HasPrefix(element, ".env.") && name == ".env" {
-				return high("%q holds %s", path, what)
+	for _, dir := range t.dirs {
+		to, ok := follow(dir, path)
+		inner, err := filepath.Rel(t.real, to)
+		if !ok || err != nil || !filepath.IsLocal(inner) {
+			return high("%q is outside of the session's directory", path)
+		}
+		for element := range strings.SplitSeq(strings.ToLower(inner), string(filepath.Separator)) {
+			for name, what := range guarded {
+				if element == name || strings.HasPrefix(element, ".env.") && name == ".env" {
+					return high("%q holds %s", path, what)
+				}
 			}
 		}
 	}
 	return Verdict{Low, fmt.Sprintf("%q is in the session's directory", path)}
 }
 
-// within returns where a path lies below the root, symbolic links followed as far as they
-// are there, and whether it does.
-func (t *tree) within(full string) (string, bool) {
-	there, rest := full, ""
-	for {
-		actual, err := filepath.EvalSymlinks(there)
-		if err == nil {
-			there = actual
-			break
-		}
-		parent := filepath.Dir(there)
-		if parent == there {
-			break
-		}
-		there, rest = parent, filepath.Join(filepath.Base(there), rest)
+// maxPath is how long a path may be: the system opens none that is longer.
+const maxPath = 4096
+
+// follow returns where a path leads that starts from dir, a directory without symbolic
+// links. Links are followed as the system does it, so that what is above a link's target
+// counts and not what is above the link. What is not there is taken by its name. It reports
+// false where links lead nowhere.
+func follow(dir, path string) (string, bool) {
+	const mostLinks = 40 // as the system has it
+	at, rest, links := dir, path, 0
+	if filepath.IsAbs(path) {
+		at = "/"
 	}
-	inner, err := filepath.Rel(t.real, filepath.Join(there, rest))
-	if err != nil || inner == ".." || strings.HasPrefix(inner, ".."+string(filepath.Separator)) {
-		return "", false
+	for rest != "" {
+		var element string
+		element, rest, _ = strings.Cut(rest, "/")
+		if element == "" || element == "." {
+			continue
+		}
+		at = filepath.Join(at, element) // two dots lead up, to what is no link
+		target, err := os.Readlink(at)
+		if err != nil {
+			continue // no link, or not there
+		}
+		if links++; links > mostLinks {
+			return "", false
+		}
+		if at = filepath.Dir(at); filepath.IsAbs(target) {
+			at = "/"
+		}
+		rest = target + "/" + rest
 	}
-	return inner, true
+	return at, true
+}
+
+// maxMatches is how many names a pattern may stand for.
+const maxMatches = 4096
+
+// pattern judges what a shell puts in place of a pattern: the files that are there now, which
+// may be links out of the tree or look like options.
+func (t *tree) pattern(pattern string) Verdict {
+	verdict := Verdict{Low, "names files in the session's directory"}
+	for _, dir := range t.dirs {
+		names, ok := expand(dir, pattern)
+		if !ok {
+			return high("%q stands for files that cannot be told", pattern)
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, "-") {
+				return high("%q stands for the option %q", pattern, name)
+			}
+			verdict = worse(verdict, t.path(name))
+		}
+	}
+	return verdict
+}
+
+// expand returns the names that a pattern of * and ? stands for in dir, and false where it
+// has something else, can lead upward, or stands for too many.
+func expand(dir, pattern string) (names []string, ok bool) {
+	names = []string{""}
+	for i, element := range strings.Split(pattern, "/") {
+		var next []string
+		for _, name := range names {
+			if i > 0 {
+				name += "/"
+			}
+			if !strings.ContainsAny(element, "*?[") {
+				next = append(next, name+element)
+				continue
+			}
+			upward, err := filepath.Match(element, "..")
+			if err != nil || upward && element[0] == '.' || strings.Contains(element, "**") || strings.ContainsAny(element, `[\`) {
+				return nil, false
+			}
+			at, found := follow(dir, name)
+			entries, err := os.ReadDir(at)
+			if !found || err != nil {
+				continue // it stands for itself then
+			}
+			for _, e := range entries {
+				if match, _ := filepath.Match(element, e.Name()); match && (e.Name()[0] != '.' || element[0] == '.') {
+					next = append(next, name+e.Name())
+				}
+			}
+		}
+		if names = next; len(names) > maxMatches {
+			return nil, false
+		}
+	}
+	return names, true
 }
