@@ -205,7 +205,10 @@ func TestShimHearsNoInterrupt(t *testing.T) {
 		}
 	}
 	// An agent that goes on answers.
-	if _, err := io.WriteString(c.stdin, "\n"); err != nil || !agent.Alive() {
+	if !agent.Alive() {
+		t.Fatal("the agent has ended")
+	}
+	if _, err := io.WriteString(c.stdin, "\n"); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := io.ReadAll(c.stdout); err != nil || string(out) != "1\n" {
