@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -27,31 +29,62 @@ const Mark = "[redacted]"
 // in harmless text.
 const minSecret = 8
 
-// Set is a fixed set of secret values. It is safe for concurrent use. The zero Set finds
-// nothing.
+// Set is a set of secret values, to which more can be added. It is safe for concurrent
+// use. The zero Set finds nothing.
 type Set struct {
+	adding sync.Mutex
+	known  atomic.Pointer[known] // nil: nothing
+}
+
+// known is what a set finds.
+type known struct {
+	secrets  []string
 	forms    [][]byte
 	replacer *strings.Replacer
 }
 
 // New returns the set of the given values. Values shorter than 8 bytes are left out.
 func New(secrets ...string) *Set {
+	set := &Set{}
+	set.Add(secrets...)
+	return set
+}
+
+// Add adds values to the set. Those that it has, and those shorter than 8 bytes, are left
+// out.
+func (s *Set) Add(secrets ...string) {
+	s.adding.Lock()
+	defer s.adding.Unlock()
+	var all []string
+	if k := s.known.Load(); k != nil {
+		all = slices.Clone(k.secrets)
+	}
+	before := len(all)
+	for _, secret := range secrets {
+		if len(secret) >= minSecret && !slices.Contains(all, secret) {
+			all = append(all, secret)
+		}
+	}
+	if len(all) > before {
+		s.known.Store(learn(all))
+	}
+}
+
+func learn(secrets []string) *known {
 	var forms []string
 	for _, s := range secrets {
-		if len(s) >= minSecret {
-			forms = append(forms, spellings(s)...)
-		}
+		forms = append(forms, spellings(s)...)
 	}
 	slices.SortFunc(forms, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	forms = slices.Compact(forms)
-	set := &Set{}
+	k := &known{secrets: secrets}
 	pairs := make([]string, 0, 2*len(forms))
 	for _, f := range forms {
-		set.forms = append(set.forms, []byte(f))
+		k.forms = append(k.forms, []byte(f))
 		pairs = append(pairs, f, Mark)
 	}
-	set.replacer = strings.NewReplacer(pairs...)
-	return set
+	k.replacer = strings.NewReplacer(pairs...)
+	return k
 }
 
 // spellings returns a secret in plain, hex, percent and base64 form, and as it stands
@@ -103,15 +136,17 @@ func quoted(secret string) []string {
 
 // In reports whether data holds a secret in any of its forms.
 func (s *Set) In(data []byte) bool {
-	return slices.ContainsFunc(s.forms, func(f []byte) bool { return bytes.Contains(data, f) })
+	k := s.known.Load()
+	return k != nil && slices.ContainsFunc(k.forms, func(f []byte) bool { return bytes.Contains(data, f) })
 }
 
 // String returns text with Mark in the place of every secret.
 func (s *Set) String(text string) string {
-	if len(s.forms) == 0 {
+	k := s.known.Load()
+	if k == nil {
 		return text
 	}
-	return s.replacer.Replace(text)
+	return k.replacer.Replace(text)
 }
 
 // Handler returns a slog handler that takes secrets out of messages and attributes, and
