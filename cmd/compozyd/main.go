@@ -5,6 +5,7 @@
 //	compozyd run            serve the home until SIGTERM or SIGINT
 //	compozyd restore FILE   replace the home's database by a backup
 //	compozyd shim -- …      run an agent; the daemon starts itself so, once a session
+//	compozyd filter …       let some tools of an MCP server through; agents start it
 package main
 
 import (
@@ -24,6 +25,9 @@ import (
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "shim" {
 		os.Exit(agent.RunShim(os.Args[2:])) // which reads no settings, and has signals of its own
+	}
+	if len(os.Args) > 1 && os.Args[1] == "filter" {
+		os.Exit(agent.RunFilter(os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
