@@ -23,6 +23,7 @@ type AgentSettings struct {
 	Permissions string            `toml:"permissions" doc:"Most that the agent may do without asking: ask, edits or full. Default: what sessions.permissions says."`
 	MayLaunch   int               `toml:"may_launch" doc:"Sessions that a session of this agent may start itself, at most two deep. Default 0."`
 	Title       string            `toml:"title" doc:"What people are told it is. Default: its name."`
+	MCPServers  []string          `toml:"mcp_servers" doc:"MCP servers that the agent gets beside Compozy's own: names of resources of kind mcp_server of the session's workspace."`
 }
 
 // Agent is an agent that the settings declare, or one that the daemon knows with what the
@@ -42,6 +43,8 @@ type Agent struct {
 	Permissions string
 	// MayLaunch is how many sessions one of its sessions may start.
 	MayLaunch int
+	// MCPServers are names of records of MCP servers that it gets.
+	MCPServers []string
 	// Missing says why it cannot be started, such as a variable that is not set; empty:
 	// nothing is known to be in the way.
 	Missing string
@@ -84,6 +87,9 @@ func (a AgentSettings) check(name string) error {
 	}
 	if a.MayLaunch < 0 || a.MayLaunch > maxCount {
 		return wrong(".may_launch", "use a number from 0 to %d", maxCount)
+	}
+	if err := checkServers(a.MCPServers); err != nil {
+		return wrong(".mcp_servers", "%v", err)
 	}
 	for _, variable := range slices.Sorted(maps.Keys(a.Env)) {
 		if err := checkVariable(variable, a.Env[variable]); err != nil {
@@ -136,7 +142,7 @@ func (c *Config) agents(lookup func(string) (string, bool)) []Agent {
 	var agents []Agent
 	for _, name := range slices.Sorted(maps.Keys(c.Settings.Agents)) {
 		s := c.Settings.Agents[name]
-		a := Agent{Name: name, Title: s.Title, Command: s.Command, Model: s.Model, Permissions: s.Permissions, MayLaunch: s.MayLaunch}
+		a := Agent{Name: name, Title: s.Title, Command: s.Command, Model: s.Model, Permissions: s.Permissions, MayLaunch: s.MayLaunch, MCPServers: s.MCPServers}
 		for _, variable := range slices.Sorted(maps.Keys(s.Env)) {
 			value := s.Env[variable]
 			if reference, ok := strings.CutPrefix(value, "env:"); ok {

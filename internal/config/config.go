@@ -129,13 +129,17 @@ func (c *Config) resolve(lookup func(string) (string, bool), key, reference stri
 }
 
 // hide remembers a value as a secret, and the password of a URL as another.
-func (c *Config) hide(value string) {
-	c.Secrets = append(c.Secrets, value)
+func (c *Config) hide(value string) { c.Secrets = append(c.Secrets, Secrets(value)...) }
+
+// Secrets returns what of the value behind a reference must not be shown: the value, and
+// the password of a URL by itself.
+func Secrets(value string) []string {
 	if u, err := url.Parse(value); err == nil && u.User != nil {
 		if password, ok := u.User.Password(); ok {
-			c.Secrets = append(c.Secrets, password)
+			return []string{value, password}
 		}
 	}
+	return []string{value}
 }
 
 func level(environment, setting string) (slog.Level, error) {

@@ -226,6 +226,16 @@ func permissionRank(word string) (int, error) {
 	return 0, fault.New(fault.InvalidArgument, "%q is not known; use ask, edits or full", word)
 }
 
+// Lower returns the lower of two permissions; an empty word does not bound anything.
+func Lower(a, b string) string {
+	first, err1 := permissionRank(a)
+	second, err2 := permissionRank(b)
+	if a == "" || err1 == nil && err2 == nil && b != "" && second < first {
+		return b
+	}
+	return a
+}
+
 // hasAgent reports whether a session can name an agent: the settings declare it, or the
 // daemon knows it.
 func (s Settings) hasAgent(name string) bool {

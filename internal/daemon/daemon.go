@@ -25,6 +25,7 @@ import (
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	resourcev1 "compozy.dev/compozy/gen/compozy/resource/v1"
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
@@ -162,6 +163,10 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	if err := memories.Reindex(ctx); err != nil {
 		return nil, fmt.Errorf("index memory: %w", err)
 	}
+	resources := newResources(cfg, db)
+	if err := resources.Reindex(ctx); err != nil {
+		return nil, fmt.Errorf("index resources: %w", err)
+	}
 	facades, err := facade.Open(ctx, facade.Config{DB: db, Logger: logger, NewID: id("fac"), Grace: cmp.Or(opts.FacadeGrace, facadeGrace), Release: tasks.Vacate})
 	if err != nil {
 		return nil, err
@@ -171,6 +176,9 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 			return gone, err
 		}
 		if gone.Memories, err = memories.Purge(tx, ws); err != nil {
+			return gone, err
+		}
+		if _, err = resources.Purge(tx, ws); err != nil {
 			return gone, err
 		}
 		_, err = sessions.Purge(tx, ws)
@@ -183,7 +191,7 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	if err != nil {
 		return nil, err
 	}
-	if sessions, err = newSessions(cfg, opts, node, db, events, tasks, logger, workspaces.Get); err != nil {
+	if sessions, err = newSessions(cfg, opts, node, db, events, tasks, resources, secrets, logger, workspaces.Get); err != nil {
 		return nil, err
 	}
 	notify, err := notifies(ctx, cfg.Settings.Notify.Command, db, events, workspaces, secrets, logger)
@@ -218,6 +226,7 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	daemonv1.RegisterDaemonServiceServer(server, about)
 	facadev1.RegisterFacadeServiceServer(server, attach)
 	memoryv1.RegisterMemoryServiceServer(server, memories)
+	resourcev1.RegisterResourceServiceServer(server, resources)
 	sessionv1.RegisterSessionServiceServer(server, sessions)
 	taskv1.RegisterTaskServiceServer(server, tasks)
 	workspacev1.RegisterWorkspaceServiceServer(server, workspace.NewService(workspaces))

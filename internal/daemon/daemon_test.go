@@ -13,6 +13,7 @@ import (
 
 	auditv1 "compozy.dev/compozy/gen/compozy/audit/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	resourcev1 "compozy.dev/compozy/gen/compozy/resource/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
@@ -58,6 +59,18 @@ func create(t *testing.T, conn grpc.ClientConnInterface, workspace, title string
 		t.Fatal(err)
 	}
 	return resp.GetTasks()[0]
+}
+
+// write writes a document and returns it.
+func write(t *testing.T, conn grpc.ClientConnInterface, workspace, name string) *resourcev1.Resource {
+	t.Helper()
+	resp, err := resourcev1.NewResourceServiceClient(conn).Put(t.Context(), &resourcev1.PutRequest{
+		WorkspaceId: workspace, Kind: resourcev1.Kind_KIND_DOCUMENT, Name: name, Text: "one x alone",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.GetResource()
 }
 
 // remember stores a memory entry and returns it.

@@ -24,6 +24,7 @@ import (
 
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	resourcev1 "compozy.dev/compozy/gen/compozy/resource/v1"
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
@@ -52,33 +53,44 @@ func testIsolation(t *testing.T, dsn string) {
 	home := daemontest.Start(t, daemontest.Options{DSN: dsn, Settings: "version = 1\n[limits]\nreads_per_second = 1e6\nreads_burst = 1000000\nwrites_per_second = 1e6\nwrites_burst = 1000000\n"})
 	a, b := home.Workspace(t, "a").GetId(), home.Workspace(t, "b").GetId()
 	operator := home.Operator(t)
-	task, entry := fillWorkspace(t, operator, a)
-	taskBefore, entryBefore := wholeOf(t, operator, a, task, entry)
+	task, entry, document := fillWorkspace(t, operator, a)
+	taskBefore, entryBefore, documentBefore := wholeOf(t, operator, a, task, entry, document)
 
 	shared := []pair{
 		{task.GetId(), ref.NewID("tsk", time.Now())},
 		{keyOfA, "key-of-c"},
 		{canary, "nowhere"}, // what a search would find there
 	}
-	pairs := map[bool][]pair{ // by whether memory is asked
-		false: append(slices.Clone(shared), pair{task.GetHandle(), "t" + strings.Repeat("9", len(task.GetHandle()))}),
-		true:  append(slices.Clone(shared), pair{entry.GetId(), ref.NewID("mem", time.Now())}),
+	pairs := map[string][]pair{ // by the service that is asked; the others share one list
+		"":              append(slices.Clone(shared), pair{task.GetHandle(), "t" + strings.Repeat("9", len(task.GetHandle()))}),
+		memoryService:   append(slices.Clone(shared), pair{entry.GetId(), ref.NewID("mem", time.Now())}),
+		resourceService: append(slices.Clone(shared), pair{document.GetId(), ref.NewID("res", time.Now())}),
 	}
 	f, conn := rawFacade(t, home, b)
 	unreached := map[string]bool{}
 	for _, m := range publishedMethods(t) {
 		unreached[m.name] = true
-		memory := strings.Contains(m.name, "MemoryService")
+		service := ""
+		for _, name := range []string{memoryService, resourceService} {
+			if strings.HasPrefix(m.name, "/"+name+"/") {
+				service = name
+			}
+		}
 		for _, place := range stringsOf(m.input.Descriptor(), 3) {
 			for _, shape := range shapesOf(m.input.Descriptor()) {
-				for _, p := range pairs[memory] {
+				for _, p := range pairs[service] {
 					if p.theirs == canary && !m.read {
 						continue // it would be in workspace b from then on
 					}
 					ask := func(reference string) answer {
-						own := create(t, operator, b, "own").GetId()
-						if memory {
-							own = remember(t, operator, b, own).GetId()
+						var own string
+						switch service {
+						case memoryService:
+							own = remember(t, operator, b, ref.NewID("own", time.Now())).GetId()
+						case resourceService:
+							own = write(t, operator, b, ref.NewID("own", time.Now())[len("own_"):]).GetId()
+						default:
+							own = create(t, operator, b, "own").GetId()
 						}
 						req := m.request(b, own, shape)
 						put(req.ProtoReflect(), place, reference, own)
@@ -109,6 +121,9 @@ func testIsolation(t *testing.T, dsn string) {
 		memoryv1.MemoryService_List_FullMethodName,
 		memoryv1.MemoryService_Recall_FullMethodName,
 		memoryv1.MemoryService_Store_FullMethodName,
+		resourcev1.ResourceService_List_FullMethodName,
+		resourcev1.ResourceService_Put_FullMethodName,
+		resourcev1.ResourceService_Search_FullMethodName,
 		sessionv1.SessionService_Agents_FullMethodName,
 		sessionv1.SessionService_Create_FullMethodName,
 		sessionv1.SessionService_List_FullMethodName,
@@ -119,13 +134,18 @@ func testIsolation(t *testing.T, dsn string) {
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(unreached))); diff != "" {
 		t.Errorf("methods that never answered not found (-want +got):\n%s", diff)
 	}
-	taskAfter, entryAfter := wholeOf(t, operator, a, task, entry)
-	if diff := cmp.Diff(taskBefore, taskAfter, protocmp.Transform()) + cmp.Diff(entryBefore, entryAfter, protocmp.Transform()); diff != "" {
+	taskAfter, entryAfter, documentAfter := wholeOf(t, operator, a, task, entry, document)
+	if diff := cmp.Diff(taskBefore, taskAfter, protocmp.Transform()) + cmp.Diff(entryBefore, entryAfter, protocmp.Transform()) + cmp.Diff(documentBefore, documentAfter, protocmp.Transform()); diff != "" {
 		t.Errorf("the other workspace was changed:\n%s", diff)
 	}
 }
 
 type pair struct{ theirs, nobodys string }
+
+const (
+	memoryService   = "compozy.memory.v1.MemoryService"
+	resourceService = "compozy.resource.v1.ResourceService"
+)
 
 // answer is what came back for a call.
 type answer struct {
@@ -140,7 +160,7 @@ func (a answer) about(reference string) string {
 	return names.ReplaceAllString(strings.ReplaceAll(a.status, reference, "?"), "?")
 }
 
-var names = regexp.MustCompile(`\b((tsk|mem)_[0-9a-v]{26}|t[0-9]+)\b`)
+var names = regexp.MustCompile(`\b(((tsk|mem|res)_)?[0-9a-v]{26}|t[0-9]+)\b`)
 
 // method is a published method.
 type method struct {
@@ -346,7 +366,7 @@ func rawFacade(t *testing.T, home *daemontest.Home, workspace string) (facade st
 
 // fillWorkspace makes a workspace in which everything is linked with everything, and
 // returns a task whose handle is above all that other workspaces will have.
-func fillWorkspace(t *testing.T, conn grpc.ClientConnInterface, workspace string) (*taskv1.Task, *memoryv1.Entry) {
+func fillWorkspace(t *testing.T, conn grpc.ClientConnInterface, workspace string) (*taskv1.Task, *memoryv1.Entry, *resourcev1.Resource) {
 	t.Helper()
 	tasks := taskv1.NewTaskServiceClient(conn)
 	for range 20 {
@@ -371,10 +391,20 @@ func fillWorkspace(t *testing.T, conn grpc.ClientConnInterface, workspace string
 	if err != nil {
 		t.Fatal(err)
 	}
-	return task, stored.GetEntry()
+	resources := resourcev1.NewResourceServiceClient(conn)
+	document, err := resources.Put(t.Context(), &resourcev1.PutRequest{
+		WorkspaceId: workspace, Kind: resourcev1.Kind_KIND_DOCUMENT, Name: keyOfA, Text: "# " + canary, Labels: []string{canary}, Source: new(canary),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := resources.Comment(t.Context(), &resourcev1.CommentRequest{WorkspaceId: workspace, Id: keyOfA, Text: canary}); err != nil {
+		t.Fatal(err)
+	}
+	return task, stored.GetEntry(), document.GetResource()
 }
 
-func wholeOf(t *testing.T, conn grpc.ClientConnInterface, workspace string, task *taskv1.Task, entry *memoryv1.Entry) (*taskv1.GetResponse, *memoryv1.GetResponse) {
+func wholeOf(t *testing.T, conn grpc.ClientConnInterface, workspace string, task *taskv1.Task, entry *memoryv1.Entry, document *resourcev1.Resource) (*taskv1.GetResponse, *memoryv1.GetResponse, *resourcev1.GetResponse) {
 	t.Helper()
 	whole, err := taskv1.NewTaskServiceClient(conn).Get(t.Context(), &taskv1.GetRequest{WorkspaceId: workspace, Id: task.GetId()})
 	if err != nil {
@@ -384,5 +414,9 @@ func wholeOf(t *testing.T, conn grpc.ClientConnInterface, workspace string, task
 	if err != nil {
 		t.Fatal(err)
 	}
-	return whole, stored
+	written, err := resourcev1.NewResourceServiceClient(conn).Get(t.Context(), &resourcev1.GetRequest{WorkspaceId: workspace, Id: document.GetId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return whole, stored, written
 }

@@ -5,6 +5,7 @@ import (
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	resourcev1 "compozy.dev/compozy/gen/compozy/resource/v1"
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
@@ -71,6 +72,19 @@ func policies() map[string]policy {
 		memoryv1.MemoryService_List_FullMethodName:      {read, reads, bound, agents},
 		memoryv1.MemoryService_Get_FullMethodName:       {read, reads, bound, agents},
 		memoryv1.MemoryService_Forget_FullMethodName:    {operate, destroys, bound, people},
+
+		resourcev1.ResourceService_List_FullMethodName:      {read, reads, bound, agents},
+		resourcev1.ResourceService_Get_FullMethodName:       {read, reads, bound, agents},
+		resourcev1.ResourceService_Search_FullMethodName:    {read, reads, bound, agents},
+		resourcev1.ResourceService_History_FullMethodName:   {read, reads, bound, agents},
+		resourcev1.ResourceService_Put_FullMethodName:       {operate, writes, bound, agents},
+		resourcev1.ResourceService_Edit_FullMethodName:      {operate, writes, bound, agents},
+		resourcev1.ResourceService_Rename_FullMethodName:    {operate, writes, bound, agents},
+		resourcev1.ResourceService_Archive_FullMethodName:   {operate, writes, bound, agents},
+		resourcev1.ResourceService_Unarchive_FullMethodName: {operate, writes, bound, agents},
+		resourcev1.ResourceService_Label_FullMethodName:     {operate, writes, bound, agents},
+		resourcev1.ResourceService_Comment_FullMethodName:   {operate, writes, bound, agents},
+		resourcev1.ResourceService_Delete_FullMethodName:    {operate, destroys, bound, people},
 
 		sessionv1.SessionService_List_FullMethodName:        {read, reads, bound, agents},
 		sessionv1.SessionService_Get_FullMethodName:         {read, reads, bound, agents},

@@ -17,7 +17,9 @@ import (
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/git"
 	"compozy.dev/compozy/internal/process"
+	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/resource"
 	"compozy.dev/compozy/internal/session"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/task"
@@ -25,7 +27,7 @@ import (
 )
 
 // newSessions returns the service that runs agents.
-func newSessions(cfg config.Config, opts Options, node string, db *storage.DB, events *event.Log, tasks *task.Service, logger *slog.Logger, get func(id string) (workspace.Workspace, error)) (*session.Service, error) {
+func newSessions(cfg config.Config, opts Options, node string, db *storage.DB, events *event.Log, tasks *task.Service, resources *resource.Service, secrets *redact.Set, logger *slog.Logger, get func(id string) (workspace.Workspace, error)) (*session.Service, error) {
 	environ := opts.Environ
 	if environ == nil {
 		environ = os.Environ()
@@ -38,7 +40,9 @@ func newSessions(cfg config.Config, opts Options, node string, db *storage.DB, e
 	if relay == nil {
 		relay = []string{filepath.Join(filepath.Dir(self), "compozy"), "mcp", "serve"}
 	}
-	a := &roster{cfg: cfg, environ: environ, versions: map[string]string{}}
+	a := &roster{
+		cfg: cfg, environ: environ, resources: resources, secrets: secrets, filter: []string{self, "filter"}, versions: map[string]string{},
+	}
 	return session.New(session.Config{
 		DB: db, Log: events, Logger: logger, Now: time.Now, NewID: ref.NewID, Node: node, Home: cfg.Home.Dir,
 		Shim: []string{self, "shim"}, Relay: relay, Environ: a.variable,
@@ -48,10 +52,14 @@ func newSessions(cfg config.Config, opts Options, node string, db *storage.DB, e
 }
 
 // roster tells which agents there are: those that the daemon knows, with what the settings
-// change of them, and those that the settings declare.
+// change of them, those that the settings declare, and those that a workspace has records
+// of.
 type roster struct {
-	cfg     config.Config
-	environ []string
+	cfg       config.Config
+	environ   []string
+	resources *resource.Service
+	secrets   *redact.Set
+	filter    []string // the command that lets only some tools of an MCP server through
 
 	mu       sync.Mutex
 	versions map[string]string // by command; what they said once
@@ -68,7 +76,7 @@ func (a *roster) variable(name string) string {
 }
 
 // list returns the agents of a workspace.
-func (a *roster) list(ws workspace.Workspace) ([]session.Agent, error) {
+func (a *roster) list(ctx context.Context, ws workspace.Workspace) ([]session.Agent, error) {
 	rules, _, err := a.cfg.Settings.Sessions(ws.Name, ws.Root)
 	if err != nil {
 		return nil, err
@@ -93,6 +101,9 @@ func (a *roster) list(ws workspace.Workspace) ([]session.Agent, error) {
 			list, i = append(list, session.Agent{Name: declared.Name, Title: declared.Name}), len(list)
 		}
 		declare(&list[i], declared, path)
+	}
+	if list, err = a.configure(ctx, ws, list, path); err != nil {
+		return nil, err
 	}
 	for i := range list {
 		list[i].Default = list[i].Name == rules.Agent

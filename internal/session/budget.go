@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -28,7 +29,7 @@ func (st *store) overBudget(rules Rules, root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if reason := over(line, rules.SessionUSD, rules.SessionTokens, "the session and those it started", "sessions.usd_per_session", "sessions.tokens_per_session"); reason != "" {
+	if reason := over(line, rules.SessionUSD, rules.SessionTokens, "the session and those it started", cmp.Or(rules.boundedUSD, "sessions.usd_per_session"), cmp.Or(rules.boundedTokens, "sessions.tokens_per_session")); reason != "" {
 		return reason, nil
 	}
 	if rules.DayTurns <= 0 {

@@ -244,7 +244,7 @@ func (s *Service) Resume(ctx context.Context, req *sessionv1.ResumeRequest) (*se
 		return nil, err
 	}
 	ws := workspace.From(ctx)
-	agents, err := s.cfg.Agents(ws)
+	agents, err := s.cfg.Agents(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +302,7 @@ func (st *store) resume(ctx context.Context, sess *Session, agents []Agent, rule
 	if err != nil {
 		return nil, err
 	}
-	if reason, err := st.overBudget(rules, sess.line()); err != nil || reason != "" {
+	if reason, err := st.overBudget(rules.within(chosen), sess.line()); err != nil || reason != "" {
 		if err == nil {
 			err = fault.New(fault.RateLimited, "session %s is not resumed: %s", sess.Handle(), reason)
 		}
@@ -381,7 +381,7 @@ func mayArchive(ctx context.Context, sess *Session) error {
 
 // Agents lists the agents of the workspace.
 func (s *Service) Agents(ctx context.Context, _ *sessionv1.AgentsRequest) (*sessionv1.AgentsResponse, error) {
-	agents, err := s.cfg.Agents(workspace.From(ctx))
+	agents, err := s.cfg.Agents(ctx, workspace.From(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -79,7 +79,7 @@ func (s *Service) draft(ctx context.Context, req *sessionv1.CreateRequest) (*dra
 	if ws.Root == "" {
 		return nil, fault.New(fault.Conflict, "workspace %s is not on this machine, so no session can work in it; register its directory with `compozy workspace add`", ws.Name)
 	}
-	agents, err := s.cfg.Agents(ws)
+	agents, err := s.cfg.Agents(ctx, ws)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *Service) draft(ctx context.Context, req *sessionv1.CreateRequest) (*dra
 	}
 	now := s.cfg.Now()
 	d := &draft{
-		agent: chosen, agents: agents, rules: rules, caller: by, prompt: req.GetPrompt(), task: req.GetTask(),
+		agent: chosen, agents: agents, rules: rules.within(chosen), caller: by, prompt: req.GetPrompt(), task: req.GetTask(),
 		allowTwin: req.GetAllowDuplicate(), allowParent: req.GetAllowParent(), mayQueue: req.GetQueueBehindHolder(),
 		session: Session{
 			ID: s.cfg.NewID("ses", now), Workspace: ws.ID, Node: s.cfg.Node,

@@ -59,11 +59,13 @@ func (s *Service) equip(a Agent, rules Rules, p agent.Permissions) (env []string
 	return env, permitted
 }
 
-// servers returns the MCP servers that an agent gets: the relay of its own workspace. The
-// daemon knows by the process which session speaks, so there is nothing to tell it.
-func (s *Service) servers(workspace string) []agent.Server {
-	return []agent.Server{{
+// servers returns the MCP servers that an agent gets: the relay of its own workspace, and
+// those that are named for it. The daemon knows by the process which session speaks, so
+// there is nothing to tell the relay.
+func (s *Service) servers(a Agent, workspace string) []agent.Server {
+	relay := agent.Server{
 		Name: "compozy", Command: s.cfg.Relay[0], Args: slices.Concat(s.cfg.Relay[1:], []string{"--workspace", workspace}),
 		Env: map[string]string{homeVariable: s.cfg.Home}, Trusted: true,
-	}}
+	}
+	return append([]agent.Server{relay}, a.Servers...)
 }

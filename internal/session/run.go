@@ -126,7 +126,7 @@ func (s *Service) begin(ctx context.Context, sess *Session, live *sync.WaitGroup
 	if err != nil {
 		return true, s.fails(ctx, sess, err)
 	}
-	agents, err := s.cfg.Agents(ws)
+	agents, err := s.cfg.Agents(ctx, ws)
 	if err != nil {
 		return true, s.fails(ctx, sess, err)
 	}
@@ -142,7 +142,7 @@ func (s *Service) begin(ctx context.Context, sess *Session, live *sync.WaitGroup
 		}
 	}
 	life, halt := context.WithCancelCause(ctx)
-	r := newRunner(s, sess, ws, known, rules, halt)
+	r := newRunner(s, sess, ws, known, rules.within(known), halt)
 	s.mu.Lock()
 	s.runners[sess.ID] = r
 	s.mu.Unlock()

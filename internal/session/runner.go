@@ -185,7 +185,7 @@ func (r *runner) start(ctx context.Context) (*agent.Agent, error) {
 	permissions := rank(sess.Permissions)
 	env, permitted := r.s.equip(r.known, r.rules, permissions)
 	a, err := agent.Start(agent.Spec{
-		Shim: r.s.cfg.Shim, Command: r.known.Command, Dir: r.dir, Env: env, Servers: r.s.servers(r.ws.ID),
+		Shim: r.s.cfg.Shim, Command: r.known.Command, Dir: r.dir, Env: env, Servers: r.s.servers(r.known, r.ws.ID),
 		Permissions: permissions, Permitted: permitted, Model: sess.Model, Load: sess.AgentSession, Handler: r,
 	})
 	if err != nil {

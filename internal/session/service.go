@@ -39,7 +39,7 @@ type Config struct {
 	Environ func(name string) string
 	// Agents returns the agents that may be started in a workspace, in the order in which
 	// they are shown.
-	Agents func(ws workspace.Workspace) ([]Agent, error)
+	Agents func(ctx context.Context, ws workspace.Workspace) ([]Agent, error)
 	// Version returns the version of an agent; empty where it does not tell.
 	Version func(ctx context.Context, a Agent) string
 	// Rules returns the limits and preferences of a workspace.
@@ -96,6 +96,14 @@ type Agent struct {
 	Permissions string
 	// MayLaunch is how many sessions may be live at once that its sessions have started.
 	MayLaunch int
+	// Instructions go in front of its first prompt; empty: nothing does.
+	Instructions string
+	// Servers are MCP servers that it gets beside the relay.
+	Servers []agent.Server
+	// SessionUSD and SessionTokens bound what one of its sessions uses with all that it
+	// started, where that is less than for all; zero: as for all.
+	SessionUSD    float64
+	SessionTokens int64
 	// Default says that it is started where the caller names none.
 	Default bool
 }
@@ -121,6 +129,21 @@ type Rules struct {
 	Autopilot bool
 	// Path is the agents' PATH; empty: the daemon's.
 	Path string
+
+	// boundedUSD and boundedTokens are whose SessionUSD and SessionTokens are; empty: the
+	// settings'.
+	boundedUSD, boundedTokens string
+}
+
+// within returns the rules with what an agent has of its own.
+func (r Rules) within(a Agent) Rules {
+	if a.SessionUSD > 0 && (r.SessionUSD == 0 || a.SessionUSD < r.SessionUSD) {
+		r.SessionUSD, r.boundedUSD = a.SessionUSD, "the budget of agent "+a.Name
+	}
+	if a.SessionTokens > 0 && (r.SessionTokens == 0 || a.SessionTokens < r.SessionTokens) {
+		r.SessionTokens, r.boundedTokens = a.SessionTokens, "the budget of agent "+a.Name
+	}
+	return r
 }
 
 // Service answers the calls of SessionService and runs the sessions. Its methods are safe

@@ -72,7 +72,7 @@ func (g *rig) start() {
 		DB: g.db, Log: event.New(g.db), Logger: slog.New(slog.NewTextHandler(g.t.Output(), nil)), Now: time.Now, NewID: ref.NewID,
 		Node: "node", Home: g.home, Shim: agenttest.Shim(), Relay: []string{"/bin/false"},
 		Environ:   os.Getenv,
-		Agents:    func(workspace.Workspace) ([]Agent, error) { return g.agents(), nil },
+		Agents:    func(context.Context, workspace.Workspace) ([]Agent, error) { return g.agents(), nil },
 		Version:   func(context.Context, Agent) string { return "1.0" },
 		Rules:     func(workspace.Workspace) (Rules, error) { return g.rules, nil },
 		Prepare:   func(workspace.Workspace) ([]string, []string, error) { return g.setup, g.copy, nil },

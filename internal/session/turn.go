@@ -71,6 +71,9 @@ func (r *runner) begin() (t *Turn, text string, err error) {
 		if t, err = st.beginTurn(sess, in); err != nil {
 			return nil, err
 		}
+		if t.Number == 1 && r.known.Instructions != "" {
+			text = r.known.Instructions + "\n\n" + text
+		}
 		r.next = t
 		return []Entry{entry(entryPrompt, t.Number, r.s.cfg.Now(), promptEntry{in.ID, in.Sender, text})}, st.setStatus(sess, Working, "")
 	})
