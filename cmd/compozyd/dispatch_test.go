@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"os"
 	"testing"
 
@@ -99,4 +100,58 @@ func TestSessionWaitsBehindTheHolderOfItsTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	sessionIn(t, conn, ws, "s2", sessionv1.Status_STATUS_FAILED, 0)
+}
+
+func TestSessionThatWaitsForAPlaceHoldsItsTaskUntilItIsStopped(t *testing.T) {
+	h := newHome(t, "")
+	withAgent(t, h)
+	settings, err := os.ReadFile(h.Settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings = bytes.Replace(settings, []byte("[sessions]\n"), []byte("[sessions]\nmax_live = 1\n"), 1)
+	if err := os.WriteFile(h.Settings(), settings, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, h)
+	ws, conn := workspace(t, h), operator(t, h)
+	tasks, sessions := taskv1.NewTaskServiceClient(conn), sessionv1.NewSessionServiceClient(conn)
+	if _, err := tasks.Create(t.Context(), &taskv1.CreateRequest{WorkspaceId: ws, Tasks: []*taskv1.Draft{{Title: "a"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sessions.Create(t.Context(), &sessionv1.CreateRequest{WorkspaceId: ws, Prompt: "SAY a"}); err != nil {
+		t.Fatal(err)
+	}
+	sessionIn(t, conn, ws, "s1", sessionv1.Status_STATUS_IDLE, 1)
+	status := func() taskv1.Status {
+		got, err := tasks.Get(t.Context(), &taskv1.GetRequest{WorkspaceId: ws, Id: "t1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.GetTask().GetStatus()
+	}
+	for _, id := range []string{"s2", "s3"} {
+		if _, err := tasks.Start(t.Context(), &taskv1.StartRequest{WorkspaceId: ws, Id: "t1", QueueBehindHolder: true}); err != nil {
+			t.Fatal(err)
+		}
+		if got := status(); got != taskv1.Status_STATUS_CLAIMED {
+			t.Errorf("while %s waits the task is %v", id, got)
+		}
+		if id == "s3" {
+			break
+		}
+		if _, err := sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: ws, Ids: []string{id}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := status(); got != taskv1.Status_STATUS_READY {
+			t.Errorf("after %s was stopped the task is %v", id, got)
+		}
+	}
+	if _, err := sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: ws, Ids: []string{"s1"}}); err != nil {
+		t.Fatal(err)
+	}
+	sessionIn(t, conn, ws, "s3", sessionv1.Status_STATUS_IDLE, 1) // with the task that it held
+	if got := status(); got != taskv1.Status_STATUS_CLAIMED {
+		t.Errorf("while s3 works the task is %v", got)
+	}
 }

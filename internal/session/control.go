@@ -204,6 +204,8 @@ func (s *Service) stop(ctx context.Context, list []*Session, by string) error {
 		if err := s.stopped(ctx, sess.ID, by); err != nil {
 			return err
 		}
+		// A runner has done so, but for what was never started.
+		s.endHolds(context.WithoutCancel(ctx), sess.ID, outcome{Stopped, by})
 	}
 	signal(s.due)
 	return nil

@@ -54,7 +54,9 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-s.due:
 		case <-again.C:
 		case <-renew.C:
-			s.renewHolds(lasting)
+			if err := s.renewHolds(lasting); err != nil {
+				s.cfg.Logger.ErrorContext(ctx, "cannot renew the claims of sessions", "error", err)
+			}
 		case <-ctx.Done():
 		}
 		again.Stop()
@@ -169,7 +171,7 @@ func (s *Service) leaveQueue(ctx context.Context, sess *Session, rules Rules) (p
 		if err != nil || free == 0 {
 			return err
 		}
-		if now.Reason == behindReason {
+		if now.Task != "" { // which it may have held before, and lost while no daemon ran
 			// Whether open tasks below it may stay was asked when it was made.
 			_, err := s.cfg.Tasks.Hold(st.tx, st.workspace, now.Task, holder(now.ID), now.Agent, true)
 			switch f := fault.As(err); {
@@ -177,7 +179,7 @@ func (s *Service) leaveQueue(ctx context.Context, sess *Session, rules Rules) (p
 			case f.Kind == fault.Internal:
 				return err
 			case f.Holder != "":
-				return nil
+				return st.setStatus(now, Starting, behindReason)
 			default:
 				return st.setStatus(now, Failed, f.Message)
 			}
@@ -185,18 +187,26 @@ func (s *Service) leaveQueue(ctx context.Context, sess *Session, rules Rules) (p
 		placed = true
 		return st.setStatus(now, Starting, "")
 	})
+	if err == nil && !placed && sess.Reason != behindReason {
+		signal(s.due) // it may wait for something else now, which has to be looked at
+	}
 	return placed, err
 }
 
 // fails ends a session that cannot be started.
 func (s *Service) fails(ctx context.Context, sess *Session, why error) error {
-	return s.asDaemon(ctx, sess.Workspace, func(st *store) error {
+	reason := fault.As(why).Message
+	err := s.asDaemon(ctx, sess.Workspace, func(st *store) error {
 		now, err := st.hold(sess.ID)
 		if err != nil || now.Status != Starting {
 			return err
 		}
-		return st.setStatus(now, Failed, fault.As(why).Message)
+		return st.setStatus(now, Failed, reason)
 	})
+	if err == nil {
+		s.endHolds(ctx, sess.ID, outcome{Failed, reason})
+	}
+	return err
 }
 
 // leaveStopped stops the sessions that were to be started and were not. Those that wait
@@ -212,6 +222,7 @@ func (s *Service) leaveStopped(ctx context.Context) error {
 			continue
 		}
 		err = errors.Join(err, s.asDaemon(ctx, sess.Workspace, func(st *store) error { return st.setStatus(sess, Stopped, daemon) }))
+		s.endHolds(ctx, sess.ID, outcome{Stopped, daemon})
 	}
 	return err
 }
@@ -404,18 +415,22 @@ func (s *Service) endHolds(ctx context.Context, session string, end outcome) {
 	}
 }
 
-// renewHolds keeps for longer what the sessions hold that are live.
-func (s *Service) renewHolds(ctx context.Context) {
+// renewHolds keeps for longer what the sessions hold that are live, those included that
+// wait for a place.
+func (s *Service) renewHolds(ctx context.Context) error {
 	if s.cfg.Tasks == nil {
-		return
+		return nil
 	}
-	s.mu.Lock()
-	holders := make([]string, 0, len(s.runners))
-	for id := range s.runners {
-		holders = append(holders, holder(id))
+	var holders []string
+	err := s.db.View(ctx, func(tx *storage.Tx) error {
+		live, err := storeOf(tx, "").live(s.cfg.Node)
+		for _, sess := range live {
+			holders = append(holders, holder(sess.ID))
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	s.mu.Unlock()
-	if err := s.cfg.Tasks.RenewHolds(ctx, holders); err != nil {
-		s.cfg.Logger.ErrorContext(ctx, "cannot renew the claims of sessions", "error", err)
-	}
+	return s.cfg.Tasks.RenewHolds(ctx, holders)
 }
