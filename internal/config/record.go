@@ -70,7 +70,7 @@ func ParseAgent(name, text string) (AgentRecord, error) {
 		return AgentRecord{}, wrong("command", fmt.Errorf("agent says what is started already; leave one of the two out"))
 	case r.Agent == "" && r.Command == nil && !slices.Contains(KnownAgents(), name):
 		return AgentRecord{}, wrong("agent", fmt.Errorf("it is missing; name the agent to start, such as %q, or give command", KnownAgents()[0]))
-	case r.USDPerSession < 0 || r.USDPerSession > maxUSD:
+	case !(r.USDPerSession >= 0 && r.USDPerSession <= maxUSD): // what is no number is neither
 		return AgentRecord{}, wrong("usd_per_session", fmt.Errorf("use a number above 0 and up to %d", maxUSD))
 	case r.TokensPerSession < 0 || r.TokensPerSession > maxTokens:
 		return AgentRecord{}, wrong("tokens_per_session", fmt.Errorf("use a number above 0 and up to %d", maxTokens))

@@ -64,17 +64,21 @@ import (
 
 // The first argument of this executable where it is not to run tests.
 const (
-	argShim  = "shim"
-	argAgent = "scripted-agent"
+	argShim   = "shim"
+	argFilter = "filter"
+	argAgent  = "scripted-agent"
 )
 
-// Main runs the tests of a package, or what Shim and Command say in their place. It does
+// Main runs the tests of a package, or what Shim and Command say in their place, or the
+// filter of an MCP server as a daemon of this executable starts it. It does
 // not return.
 func Main(m *testing.M) {
 	var code int
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == argShim:
 		code = agent.RunShim(os.Args[2:])
+	case len(os.Args) > 1 && os.Args[1] == argFilter:
+		code = agent.RunFilter(os.Args[2:], os.Stdin, os.Stdout, os.Stderr) //nolint:forbidigo // as below
 	case len(os.Args) > 1 && os.Args[1] == argAgent:
 		code = run(os.Args[2:], stdio{in: os.Stdin, out: os.Stdout, err: os.Stderr}) //nolint:forbidigo // it is the whole program then
 	default:
