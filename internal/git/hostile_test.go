@@ -102,7 +102,12 @@ func hostile() []setting {
 			s.attribute("filter=x")
 			s.set("filter.x.smudge", s.program)
 			s.set("filter.x.required", "true")
-		}, bait: does("checkout-index -f a.txt")},
+		}, bait: func(s *trap, wt git.Worktree) {
+			if err := os.Remove(filepath.Join(wt.Path, "a.txt")); err != nil { // what is there may be left as it is
+				s.Fatal(err)
+			}
+			does("checkout-index -f a.txt")(s, wt)
+		}},
 		{name: "filter.process", set: func(s *trap) {
 			s.attribute("filter=x")
 			s.set("filter.x.process", s.program)
