@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -274,14 +275,21 @@ type outcome struct {
 	task   taskv1.Status
 }
 
-// stopped is the victim that is asked to end: the daemon.
-const stopped = "daemon that is stopped"
+const (
+	// everything is daemon and shims, which are one program, at the same moment.
+	everything = "daemon and shims"
+	// stopped is the victim that is asked to end: the daemon.
+	stopped = "daemon that is stopped"
+)
+
+// crashes reports whether a victim leaves no time to write anything.
+func crashes(victim string) bool { return victim == "daemon" || victim == everything }
 
 // after returns what has to be left of a session when the daemon was hit, or when one of
 // the session's own processes was.
 func after(c cell, victim string) outcome {
 	o := outcome{sessionv1.Status_STATUS_FAILED, "ended by a signal (killed)", "failed", sessionv1.InputState_INPUT_STATE_FAILED, taskv1.Status_STATUS_FAILED}
-	if victim == "daemon" {
+	if crashes(victim) {
 		o.status, o.reason = sessionv1.Status_STATUS_LOST, "the daemon ended while it was "+c.name
 		if c.name == "forgetful" {
 			o.reason = "the daemon ended while it was idle"
@@ -292,7 +300,7 @@ func after(c cell, victim string) outcome {
 	}
 	if c.state == sessionv1.Status_STATUS_STOPPING {
 		o.status, o.reason, o.task = sessionv1.Status_STATUS_STOPPED, "operator", taskv1.Status_STATUS_READY
-		if victim != "daemon" { // without which the turn cannot be ended as the stop would have
+		if !crashes(victim) { // without which the turn cannot be ended as the stop would have
 			o.turn, o.input = "cancelled", sessionv1.InputState_INPUT_STATE_DELIVERED
 		}
 	}
@@ -306,7 +314,7 @@ func after(c cell, victim string) outcome {
 }
 
 func TestKillLeavesSessionsTrueInEveryState(t *testing.T) {
-	victims := []string{"daemon", "shim", "agent"}
+	victims := []string{"daemon", "shim", "agent", everything}
 	for round := range rounds(t, 5) {
 		victim := victims[round%len(victims)]
 		t.Run(fmt.Sprintf("%s %d", victim, round/len(victims)+1), func(t *testing.T) {
@@ -331,7 +339,7 @@ func hitAndResume(t *testing.T, victim string) {
 	l.hit(victim)
 	for _, c := range cells() {
 		l.checkHit(c, after(c, victim), hit)
-		if victim != "daemon" && c.turns > 0 {
+		if !crashes(victim) && c.turns > 0 {
 			l.checkSaved(c)
 		}
 	}
@@ -356,6 +364,10 @@ func (l *lab) hit(victim string) {
 		l.up()
 		return
 	}
+	if victim == everything {
+		l.hitEverything()
+		return
+	}
 	if victim == stopped {
 		begin := time.Now()
 		l.d.stop(l.t)
@@ -375,6 +387,23 @@ func (l *lab) hit(victim string) {
 			l.t.Fatal(err)
 		}
 	}
+}
+
+// hitEverything kills the daemon and all shims. What the agents have left has nobody then to
+// whom it belongs, until the next daemon.
+func (l *lab) hitEverything() {
+	l.t.Helper()
+	if err := l.d.Process.Signal(syscall.SIGSTOP); err != nil { // it sees none of them end
+		l.t.Fatal(err)
+	}
+	for _, c := range cells() {
+		if err := syscall.Kill(l.pid(c.name, "shim"), syscall.SIGKILL); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.d.kill(l.t)
+	l.pid("idle", "rest")
+	l.up()
 }
 
 // checkHit checks what is left of a session.
@@ -550,4 +579,107 @@ func (l *lab) resume(cells []cell, victim string) {
 			l.t.Errorf("%s: what was not committed is %q, %v", c.name, text, err)
 		}
 	}
+}
+
+func TestKillOfDaemonsThatRecoverLosesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "", cell{name: "scripted"})
+	made, err := l.sessions.Create(t.Context(), &sessionv1.CreateRequest{WorkspaceId: l.ws, Agent: "scripted", Prompt: "WAIT"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.GetSession().GetId()
+	sessionIn(t, l.conn, l.ws, id, sessionv1.Status_STATUS_WORKING, 1)
+	texts := []string{"SAY second", "SAY third"}
+	for _, text := range texts {
+		if _, err := l.sessions.Send(t.Context(), &sessionv1.SendRequest{WorkspaceId: l.ws, Id: id, Text: text}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.d.kill(t)
+	for round := range rounds(t, 5) {
+		d := daemon(t, l.home)
+		if round%2 == 0 { // a moment later each time
+			for range 1 << min(round, 12) {
+				runtime.Gosched()
+			}
+		} else {
+			<-d.serving
+		}
+		d.kill(t)
+	}
+	l.up()
+	if s := sessionIn(t, l.conn, l.ws, id, sessionv1.Status_STATUS_LOST, 1); s.GetReason() != "the daemon ended while it was working" || s.GetQueued() != 2 {
+		t.Errorf("session %v", s)
+	}
+	if _, err := l.sessions.Resume(t.Context(), &sessionv1.ResumeRequest{WorkspaceId: l.ws, Ids: []string{id}}); err != nil {
+		t.Fatal(err)
+	}
+	sessionIn(t, l.conn, l.ws, id, sessionv1.Status_STATUS_IDLE, 3)
+	for _, text := range append(texts, "WAIT") {
+		if given := l.given("scripted")[text]; len(given) != 1 {
+			t.Errorf("%q was given to the agent %d times", text, len(given))
+		}
+	}
+	l.d.stop(t)
+}
+
+// tool calls a tool of sessions through a relay and returns what it answered, as JSON and
+// as text.
+func tool(t *testing.T, c *client, id int, verb string, arguments map[string]any) (answer map[string]any, text string) {
+	t.Helper()
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.send(t, toolCall(id, "sessions__"+verb, string(raw)))
+	m := c.await(t, id)
+	if m.Error != nil || m.Result.IsError {
+		t.Fatalf("%s was answered %+v", verb, m)
+	}
+	if err := json.Unmarshal(m.Result.StructuredContent, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer, m.Result.Content[0].Text
+}
+
+func TestIDOfACreateOutlivesKillsOfRelayAndDaemon(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "agent = \"scripted\"\n", cell{name: "scripted"})
+	relay := connect(t, l.home, l.ws)
+	answer, text := tool(t, relay, 1, "create", map[string]any{"prompt": "WAIT"})
+	made, _ := answer["session"].(map[string]any)
+	id, _ := made["id"].(string)
+	if id == "" || !strings.Contains(text, id) {
+		t.Fatalf("create was answered %v, %q", answer, text)
+	}
+	sessionIn(t, l.conn, l.ws, id, sessionv1.Status_STATUS_WORKING, 1)
+	if err := relay.relay.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	texts := []string{
+		"C-c", "Enter", "$(id)", "; rm -rf /", "one\r\ntwo\n\n", "\x1b[31mred \u009b", "'\"`\\", " blanks ",
+		strings.Repeat("ä€𝄞\"\\\t", 20_000),
+	}
+	relay = connect(t, l.home, l.ws)
+	for i, text := range texts {
+		if answer, _ := tool(t, relay, i+1, "send", map[string]any{"id": id, "text": text}); fmt.Sprint(answer["input"]) == "<nil>" {
+			t.Errorf("send was answered %v", answer)
+		}
+	}
+	l.d.kill(t)
+	l.up()
+	relay = connect(t, l.home, l.ws)
+	tool(t, relay, 1, "resume", map[string]any{"ids": []string{id}})
+	sessionIn(t, l.conn, l.ws, id, sessionv1.Status_STATUS_IDLE, int32(1+len(texts)))
+	given := l.given("scripted")
+	for _, text := range texts {
+		if len(given[text]) != 1 {
+			t.Errorf("%.50q was given to the agent %d times", text, len(given[text]))
+		}
+	}
+	if answer, _ := tool(t, relay, 2, "read", map[string]any{"id": id}); answer["turn_count"] != float64(1+len(texts)) {
+		t.Errorf("read was answered %v", answer["turn_count"])
+	}
+	l.d.stop(t)
 }
