@@ -131,11 +131,16 @@ func (ch *chain) identify(ctx context.Context, c *call) (context.Context, error)
 	case c.facade != nil && claimed != c.facade.ID:
 		return ctx, fault.New(fault.PermissionDenied, "this connection belongs to facade %q; its calls carry that id", c.facade.ID)
 	}
-	c.principal.Client = first(md.Get(clientKey))
-	if len(c.principal.Client) > maxClient {
-		c.principal.Client = c.principal.Client[:maxClient]
-	}
+	c.principal.Client = clientOf(md)
 	return auth.With(ctx, c.principal), nil
+}
+
+// clientOf returns the beginning of the name that a client gives itself, as a text that every
+// engine stores: records of calls are written together, and one that is refused takes others
+// with it.
+func clientOf(md metadata.MD) string {
+	name := first(md.Get(clientKey))
+	return strings.ToValidUTF8(name[:min(len(name), maxClient)], "")
 }
 
 // locate finds the workspace that the call is about. A facade's call is about the

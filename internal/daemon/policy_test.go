@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -136,3 +137,16 @@ func TestAPanicIsOneFailedCall(t *testing.T) {
 		t.Errorf("the log does not tell of the panic: %s", log.String())
 	}
 }
+
+func TestNameOfAClientIsCutToATextThatCanBeStored(t *testing.T) {
+	for given, want := range map[string]string{
+		"cursor/1.2": "cursor/1.2", "": "", "a\xffb": "ab", strings.Repeat("a", 99) + "é": strings.Repeat("a", 99), strings.Repeat("a", 200): strings.Repeat("a", 100),
+	} {
+		if got := clientOf(metadata.Pairs(clientKey, given)); got != want {
+			t.Errorf("of %q got %q, want %q", given, got, want)
+		}
+	}
+}
+
+// nobody is what runs where there is no session.
+func nobody([]process.ID) (Agent, bool) { return Agent{}, false }

@@ -45,9 +45,6 @@ func (a *Agent) principal() auth.Principal {
 // is asked at every call, and safe for concurrent use.
 type running func([]process.ID) (Agent, bool)
 
-// nobody is what runs where no family runs sessions.
-func nobody([]process.ID) (Agent, bool) { return Agent{}, false }
-
 // unknown is recorded in place of an agent that cannot be told.
 var unknown = auth.Principal{Kind: auth.Session, ID: "unknown"}
 
