@@ -392,13 +392,6 @@ func (s *Service) ByProcess(ids []process.ID) (Running, bool) {
 	return Running{}, false
 }
 
-// IsShim reports whether a process is the shim of a session.
-func (s *Service) IsShim(id process.ID) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shims[id] != nil
-}
-
 // holder returns who a session is as one that holds tasks.
 func holder(session string) string {
 	return auth.Principal{Kind: auth.Session, ID: session}.String()

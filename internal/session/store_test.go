@@ -415,29 +415,6 @@ func TestWhatAgentsSendIsStoredOnEveryEngine(t *testing.T) {
 	})
 }
 
-func TestEntriesOfATurnAreItsOwn(t *testing.T) {
-	shelves(t, func(h *shelf) {
-		s := h.add("ws_a", Session{})
-		h.append(s, Entry{Kind: entryStatus, JSON: json.RawMessage(`0`)})
-		for n := 1; n <= 3; n++ {
-			h.end(s, h.turn(s, "go"), said(fmt.Sprint("a", n)), said(fmt.Sprint("b", n)))
-			h.append(s, Entry{Kind: entryStatus, JSON: json.RawMessage(`0`)})
-		}
-		h.see(func(st *store) error {
-			for n, want := range map[int]int{0: 0, 1: 2, 2: 2, 3: 2, 4: 0} {
-				entries, err := st.turnEntries(s.ID, n)
-				if err != nil {
-					return err
-				}
-				if len(entries) != want {
-					h.t.Errorf("turn %d has %d entries, want %d", n, len(entries), want)
-				}
-			}
-			return nil
-		})
-	})
-}
-
 func TestATurnThatGoesOnIsReadFromTheJournal(t *testing.T) {
 	shelves(t, func(h *shelf) {
 		s := h.add("ws_a", Session{})

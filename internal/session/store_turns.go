@@ -156,7 +156,7 @@ func (st *store) foldOpen(t *Turn) error {
 	if !t.EndedAt.IsZero() {
 		return nil
 	}
-	err := st.entriesOf(t.Session, t.First-1, 0, func(e Entry) {
+	err := st.entriesAfter(t.Session, t.First-1, func(e Entry) {
 		if e.Turn == t.Number {
 			t.add(e)
 		}
@@ -353,9 +353,9 @@ func (st *store) journal(session string, after int64, limit int) ([]Entry, error
 	return list, nil
 }
 
-// entriesOf calls fn with each entry between two numbers, both exclusive, oldest first; 0
-// for the second: to the end. Only a part of them is in memory at a time.
-func (st *store) entriesOf(session string, after, before int64, fn func(Entry)) error {
+// entriesAfter calls fn with each entry behind a number, oldest first. Only a part of them is
+// in memory at a time.
+func (st *store) entriesAfter(session string, after int64, fn func(Entry)) error {
 	const chunk = 500
 	for {
 		entries, err := st.journal(session, after, chunk)
@@ -363,9 +363,6 @@ func (st *store) entriesOf(session string, after, before int64, fn func(Entry)) 
 			return err
 		}
 		for _, e := range entries {
-			if before > 0 && e.Seq >= before {
-				return nil
-			}
 			after = e.Seq
 			fn(e)
 		}
@@ -373,26 +370,6 @@ func (st *store) entriesOf(session string, after, before int64, fn func(Entry)) 
 			return nil
 		}
 	}
-}
-
-// turnEntries returns the entries of the journal that belong to a turn, oldest first.
-func (st *store) turnEntries(session string, turn int) (entries []Entry, err error) {
-	var first int64
-	var next sql.NullInt64
-	err = st.tx.QueryRow(`SELECT t.first_seq, (SELECT n.first_seq FROM session_turn n WHERE n.session_id = t.session_id AND n.number = t.number + 1)
-		FROM session_turn t WHERE t.session_id = ? AND t.number = ?`, session, turn).Scan(&first, &next)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("look for turn %d: %w", turn, err)
-	}
-	err = st.entriesOf(session, first-1, next.Int64, func(e Entry) {
-		if e.Turn == turn {
-			entries = append(entries, e)
-		}
-	})
-	return entries, err
 }
 
 // lastEntry returns the number of the last entry in a session's journal.

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/git"
 	"compozy.dev/compozy/internal/ref"
@@ -205,7 +205,7 @@ func (s *Service) publish(ctx context.Context, sess *Session, message, remote st
 		return git.Published{}, err
 	}
 	p, err := repo.Publish(ctx, wt, git.PublishOptions{
-		Message: message, Title: sess.Title, Remote: remote, GH: program(s.cfg.Environ("PATH"), "gh"),
+		Message: message, Title: sess.Title, Remote: remote, GH: s.gh(),
 	})
 	if err != nil || p.PullRequest.URL == "" {
 		return p, err
@@ -234,21 +234,16 @@ func (s *Service) amend(ctx context.Context, sess *Session, fn func(now *Session
 	})
 }
 
-// program returns the path of a program that a PATH has; empty: none has it.
-func program(path, name string) string {
-	for _, dir := range filepath.SplitList(path) {
-		file := filepath.Join(dir, name)
-		if info, err := os.Stat(file); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0 {
-			return file
-		}
-	}
-	return ""
+// gh returns the path of the program gh; empty: there is none.
+func (s *Service) gh() string {
+	program, _ := agent.Find(agent.Known{Programs: []string{"gh"}}, s.cfg.Environ("PATH"))
+	return program
 }
 
 // confirm has gh tell how the pull request of the session's branch stands, where the session
 // has one. The agent does not wait for that.
 func (r *runner) confirm(ctx context.Context) {
-	gh := program(r.s.cfg.Environ("PATH"), "gh")
+	gh := r.s.gh()
 	if gh == "" || r.repo == nil || !r.confirming.CompareAndSwap(false, true) {
 		return
 	}
