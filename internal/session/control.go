@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
@@ -331,7 +330,7 @@ func (st *store) places(rules Rules) (int, error) {
 }
 
 // Archive puts sessions away that have ended. What they have in a worktree is saved, and
-// the worktree is removed.
+// the worktree is removed. One whose worktree had to stay is tried again.
 func (s *Service) Archive(ctx context.Context, req *sessionv1.ArchiveRequest) (*sessionv1.ArchiveResponse, error) {
 	if err := s.up(ctx); err != nil {
 		return nil, err
@@ -344,11 +343,7 @@ func (s *Service) Archive(ctx context.Context, req *sessionv1.ArchiveRequest) (*
 	}
 	resp := &sessionv1.ArchiveResponse{}
 	for _, sess := range list {
-		if sess.Archived {
-			continue
-		}
-		tree, notices := s.putAway(ctx, sess)
-		resp.Notices = append(resp.Notices, notices...)
+		// First of all, so that nobody resumes it while its worktree is removed.
 		err := s.do(ctx, func(st *store) error {
 			now, err := st.hold(sess.ID)
 			if err != nil {
@@ -357,8 +352,23 @@ func (s *Service) Archive(ctx context.Context, req *sessionv1.ArchiveRequest) (*
 			if err := mayArchive(ctx, now); err != nil {
 				return err
 			}
+			return st.setArchived(now, true)
+		})
+		if err != nil {
+			return nil, err
+		}
+		tree, notices := s.putAway(ctx, sess)
+		resp.Notices = append(resp.Notices, notices...)
+		if tree == sess.Tree {
+			continue
+		}
+		err = s.do(ctx, func(st *store) error {
+			now, err := st.hold(sess.ID)
+			if err != nil {
+				return err
+			}
 			now.Tree = tree
-			return errors.Join(st.update(now), st.setArchived(now, true))
+			return st.update(now)
 		})
 		if err != nil {
 			return nil, err

@@ -25,6 +25,34 @@ func (g *rig) grown(req *sessionv1.CreateRequest) string {
 
 func (g *rig) dir(s *Session) string { return filepath.Join(g.home, s.Path) }
 
+func TestWorktreeThatHadToStayIsRemovedWhenItIsArchivedAgain(t *testing.T) {
+	g := newRig(t, inRepository)
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello\nRUN git init -q other && touch other/x"})
+	sess := g.idle(id, 1)
+	g.stopSession(id)
+	for range 2 { // again with the same outcome
+		resp, err := g.s.Archive(g.operator(), &sessionv1.ArchiveRequest{Ids: []string{id}})
+		if err != nil || len(resp.GetNotices()) != 1 || !strings.Contains(resp.GetNotices()[0], "stays") {
+			t.Fatalf("Archive = %v, %v", resp, err)
+		}
+	}
+	if sess := g.get(id); !sess.Archived || sess.Tree.Removed {
+		t.Errorf("session %+v", sess)
+	}
+	if err := os.RemoveAll(filepath.Join(g.dir(sess), "other")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.s.Archive(g.operator(), &sessionv1.ArchiveRequest{Ids: []string{id}}); err != nil {
+		t.Fatal(err)
+	}
+	if sess := g.get(id); !sess.Tree.Removed || g.git(g.ws.Root, "show", sess.Tree.SavedRef+":a.txt") != "hello" {
+		t.Errorf("tree %+v", sess.Tree)
+	}
+	if _, err := os.Stat(g.dir(sess)); err == nil {
+		t.Error("the worktree is still there")
+	}
+}
+
 func TestWorktreeIsMadeWorkedInSavedRemovedAndMadeAgain(t *testing.T) {
 	g := newRig(t, inRepository)
 	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello", Title: "Mend the Büro: it's $broken!"})
