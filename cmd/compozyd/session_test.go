@@ -211,4 +211,3 @@ func TestTaskThatASessionHoldsIsGivenBackWhenItStops(t *testing.T) {
 		t.Errorf("the task is held by %q", got)
 	}
 }
-

@@ -118,7 +118,7 @@ func Version(ctx context.Context, command, env []string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "--version")
+	cmd := exec.CommandContext(ctx, program, "--version") //nolint:gosec // the agent that the operator chose
 	cmd.Dir = "/"
 	cmd.Env = append([]string{}, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
