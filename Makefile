@@ -28,7 +28,7 @@ test: ## run every test
 	@go test ./...
 
 .PHONY: check
-check: lint breaking race drift clients ## everything that CI runs
+check: lint breaking race drift clients agents ## everything that CI runs
 	@echo "check: all green"
 
 .PHONY: lint
