@@ -30,10 +30,17 @@ func (s *Service) Dispatch(ctx context.Context, ws workspace.Workspace, most int
 		if err != nil {
 			return err
 		}
-		if _, err := s.launch(ctx, l); err != nil {
-			return fmt.Errorf("dispatch task %q: %w", l.Task, err)
+		// Counted before: a start that is not counted would never end.
+		if err := s.db.Do(ctx, func(tx *storage.Tx) error { return countStart(tx, l.Task, 1) }); err != nil {
+			return err
 		}
-		if err := s.db.Do(ctx, func(tx *storage.Tx) error { return countStart(tx, l.Task) }); err != nil {
+		made, err := s.launch(ctx, l)
+		if err != nil {
+			err = fmt.Errorf("dispatch task %q: %w", l.Task, err)
+			return errors.Join(err, s.db.Do(ctx, func(tx *storage.Tx) error { return countStart(tx, l.Task, -1) }))
+		}
+		holder := auth.Principal{Kind: auth.Session, ID: made.ID}.String()
+		if err := s.db.Do(ctx, func(tx *storage.Tx) error { return setStarted(tx, l.Task, holder) }); err != nil {
 			return err
 		}
 	}

@@ -93,15 +93,15 @@ func (s *Service) EndHolds(ctx context.Context, holder string, failed bool, reas
 	if !failed {
 		return s.Vacate(ctx, holder)
 	}
-	return s.failHolds(ctx, holder, `1 = 1`, taskv1.ReasonClass_REASON_CLASS_TRANSIENT, reason)
+	return s.failHolds(ctx, holder, taskv1.ReasonClass_REASON_CLASS_TRANSIENT, reason)
 }
 
-// failHolds fails what a holder holds, as far as the condition on the task t is true.
-func (s *Service) failHolds(ctx context.Context, holder, condition string, class taskv1.ReasonClass, reason string) error {
+// failHolds fails what a holder holds.
+func (s *Service) failHolds(ctx context.Context, holder string, class taskv1.ReasonClass, reason string) error {
 	return s.eachWorkspace(ctx, func(tx *storage.Tx) ([]string, error) {
 		return workspaces(tx, `holder = ?`, holder)
 	}, func(st *store) error {
-		tasks, err := st.tasks(`t.holder = ? AND t.workspace_id = ? AND `+condition, holder, st.workspace)
+		tasks, err := st.tasks(`t.holder = ? AND t.workspace_id = ?`, holder, st.workspace)
 		if err != nil {
 			return err
 		}
@@ -122,11 +122,11 @@ func (s *Service) failHolds(ctx context.Context, holder, condition string, class
 }
 
 // Rest is told that the session of a holder has finished what it was told, with its last
-// words. Where the dispatcher had started it, the session is over, which Rest reports, and
+// words. Where the dispatcher had that session started, it is over, which Rest reports, and
 // a task that it still holds has failed: nobody is there to go on with it.
 func (s *Service) Rest(ctx context.Context, task, holder, words string) (over bool, err error) {
 	err = s.db.View(ctx, func(tx *storage.Tx) (err error) {
-		over, err = dispatched(tx, task)
+		over, err = dispatched(tx, task, holder)
 		return err
 	})
 	if err != nil || !over {
@@ -136,5 +136,5 @@ func (s *Service) Rest(ctx context.Context, task, holder, words string) (over bo
 	if words != "" {
 		reason += "; its last words: " + words
 	}
-	return true, s.failHolds(ctx, holder, `t.id IN (SELECT task_id FROM task_dispatch WHERE started > 0)`, taskv1.ReasonClass_REASON_CLASS_UNKNOWN, reason)
+	return true, s.failHolds(ctx, holder, taskv1.ReasonClass_REASON_CLASS_UNKNOWN, reason)
 }

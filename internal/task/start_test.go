@@ -224,6 +224,18 @@ func TestDispatchedSessionThatRestsIsOver(t *testing.T) {
 		h.wantStatus(ctx, "t1", "done")
 		h.wantStatus(ctx, "t2", "failed")
 		h.wantStatus(ctx, "t3", "claimed")
+
+		// A person's session goes on, also on a task that was dispatched before.
+		must(t, h.Retry, ctx, &taskv1.RetryRequest{Ids: []string{"t2"}})
+		h.dispatch(2)
+		if err := h.EndHolds(t.Context(), s.holders[3], false, "stopped"); err != nil {
+			t.Fatal(err)
+		}
+		must(t, h.Start, ctx, &taskv1.StartRequest{Id: "t2"})
+		if rest(4) {
+			t.Error("a session that a person started is over, because its task was dispatched once")
+		}
+		h.wantStatus(ctx, "t2", "claimed")
 		if got := h.get(ctx, "t2").GetRuns()[0].GetResult(); !strings.Contains(got, "I could not find it") {
 			t.Errorf("got %q", got)
 		}

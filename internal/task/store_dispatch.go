@@ -1,8 +1,6 @@
 package task
 
 import (
-	"database/sql"
-	"errors"
 	"fmt"
 
 	"compozy.dev/compozy/internal/storage"
@@ -14,8 +12,8 @@ func (st *store) offer(tasks ...*Task) error {
 		return nil
 	}
 	for _, t := range tasks {
-		_, err := st.tx.Exec(`INSERT INTO task_dispatch (task_id, workspace_id, started) VALUES (?, ?, 0)
-			ON CONFLICT (task_id) DO UPDATE SET started = 0`, t.ID, st.workspace)
+		_, err := st.tx.Exec(`INSERT INTO task_dispatch (task_id, workspace_id, started, holder) VALUES (?, ?, 0, '')
+			ON CONFLICT (task_id) DO UPDATE SET started = 0, holder = ''`, t.ID, st.workspace)
 		if err != nil {
 			return fmt.Errorf("let task %s be dispatched: %w", t.Handle(), err)
 		}
@@ -35,10 +33,11 @@ func (st *store) withdraw(t *Task) error {
 	return nil
 }
 
-// countDispatched returns how many tasks are held that the dispatcher has had started.
+// countDispatched returns how many tasks are held by sessions that the dispatcher has had
+// started.
 func (st *store) countDispatched() (n int, err error) {
 	err = st.tx.QueryRow(`SELECT count(*) FROM task t JOIN task_dispatch d ON d.task_id = t.id
-		WHERE d.workspace_id = ? AND d.started > 0 AND t.holder IS NOT NULL`, st.workspace).Scan(&n)
+		WHERE d.workspace_id = ? AND t.holder IS NOT NULL AND d.started > 0 AND d.holder IN (t.holder, '')`, st.workspace).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count what was dispatched: %w", err)
 	}
@@ -57,20 +56,27 @@ func (st *store) nextOffered() (*Task, error) {
 	return tasks[0], nil
 }
 
-// countStart counts that the dispatcher has had a task started.
-func countStart(tx *storage.Tx, id string) error {
-	if _, err := tx.Exec(`UPDATE task_dispatch SET started = started + 1 WHERE task_id = ?`, id); err != nil {
+// countStart counts one start of a task more, or less, by the dispatcher.
+func countStart(tx *storage.Tx, id string, more int) error {
+	_, err := tx.Exec(`UPDATE task_dispatch SET started = started + ?, holder = '' WHERE task_id = ?`, more, id)
+	if err != nil {
 		return fmt.Errorf("count the start of task %q: %w", id, err)
 	}
 	return nil
 }
 
-// dispatched reports whether the dispatcher has had a task started.
-func dispatched(tx *storage.Tx, id string) (was bool, err error) {
-	err = tx.QueryRow(`SELECT started > 0 FROM task_dispatch WHERE task_id = ?`, id).Scan(&was)
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+// setStarted keeps which session the dispatcher has had started for a task.
+func setStarted(tx *storage.Tx, id, holder string) error {
+	if _, err := tx.Exec(`UPDATE task_dispatch SET holder = ? WHERE task_id = ?`, holder, id); err != nil {
+		return fmt.Errorf("keep who was started for task %q: %w", id, err)
 	}
+	return nil
+}
+
+// dispatched reports whether the dispatcher has had the session of a holder started for a
+// task.
+func dispatched(tx *storage.Tx, id, holder string) (was bool, err error) {
+	err = tx.QueryRow(`SELECT EXISTS (SELECT 1 FROM task_dispatch d WHERE d.task_id = ? AND d.started > 0 AND d.holder IN (?, ''))`, id, holder).Scan(&was)
 	if err != nil {
 		return false, fmt.Errorf("look whether task %q was dispatched: %w", id, err)
 	}

@@ -4,7 +4,8 @@
 CREATE TABLE task_dispatch (
     task_id      TEXT NOT NULL PRIMARY KEY REFERENCES task (id) ON DELETE CASCADE,
     workspace_id TEXT NOT NULL,
-    started      INTEGER NOT NULL -- how often it was
+    started      INTEGER NOT NULL, -- how often it was
+    holder       TEXT    NOT NULL -- the session that was started last; empty: nobody knows yet
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX task_dispatch_workspace ON task_dispatch (workspace_id);
