@@ -1362,7 +1362,8 @@ type CreateRequest struct {
 	Autopilot *bool `protobuf:"varint,11,opt,name=autopilot,proto3,oneof" json:"autopilot,omitempty"`
 	// Start even though another live session works on the same task or has the same title.
 	AllowDuplicate bool `protobuf:"varint,12,opt,name=allow_duplicate,json=allowDuplicate,proto3" json:"allow_duplicate,omitempty"`
-	// When the workspace has as many live sessions as it may: queue instead of refusing.
+	// When another holds the task, or as many sessions are live as may be: queue instead of
+	// refusing.
 	QueueBehindHolder bool `protobuf:"varint,13,opt,name=queue_behind_holder,json=queueBehindHolder,proto3" json:"queue_behind_holder,omitempty"`
 	// Start on a task that has tasks below it.
 	AllowParent bool `protobuf:"varint,14,opt,name=allow_parent,json=allowParent,proto3" json:"allow_parent,omitempty"`

@@ -97,9 +97,9 @@ type SessionServiceClient interface {
 	// End a session's agent with everything it started. Transcript, worktree and prompts
 	// that were not delivered stay, for sessions__resume.
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopResponse, error)
-	// Start the agent of a stopped, failed or lost session again, with its conversation
-	// where the agent can load it; the answer says whether it can. What is queued is
-	// delivered then.
+	// Start the agent of a stopped, failed or lost session again, with its conversation where
+	// the agent can load it; a notice of the session says where it could not. What is queued
+	// is delivered then.
 	Resume(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (*ResumeResponse, error)
 	// Give a session another title.
 	Rename(ctx context.Context, in *RenameRequest, opts ...grpc.CallOption) (*RenameResponse, error)
@@ -437,9 +437,9 @@ type SessionServiceServer interface {
 	// End a session's agent with everything it started. Transcript, worktree and prompts
 	// that were not delivered stay, for sessions__resume.
 	Stop(context.Context, *StopRequest) (*StopResponse, error)
-	// Start the agent of a stopped, failed or lost session again, with its conversation
-	// where the agent can load it; the answer says whether it can. What is queued is
-	// delivered then.
+	// Start the agent of a stopped, failed or lost session again, with its conversation where
+	// the agent can load it; a notice of the session says where it could not. What is queued
+	// is delivered then.
 	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
 	// Give a session another title.
 	Rename(context.Context, *RenameRequest) (*RenameResponse, error)

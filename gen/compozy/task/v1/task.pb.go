@@ -4709,7 +4709,8 @@ type StartRequest struct {
 	Model string `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	// Start even though another live session has the same title.
 	AllowDuplicate bool `protobuf:"varint,6,opt,name=allow_duplicate,json=allowDuplicate,proto3" json:"allow_duplicate,omitempty"`
-	// When the workspace has as many live sessions as it may: queue instead of refusing.
+	// When another holds the task, or as many sessions are live as may be: queue instead of
+	// refusing.
 	QueueBehindHolder bool `protobuf:"varint,7,opt,name=queue_behind_holder,json=queueBehindHolder,proto3" json:"queue_behind_holder,omitempty"`
 	// Start on a task that has open tasks below it.
 	AllowParent bool `protobuf:"varint,8,opt,name=allow_parent,json=allowParent,proto3" json:"allow_parent,omitempty"`
