@@ -22,6 +22,7 @@ import (
 	"compozy.dev/compozy/internal/cli/env"
 	"compozy.dev/compozy/internal/cli/mcpcmd"
 	"compozy.dev/compozy/internal/cli/memorycmd"
+	"compozy.dev/compozy/internal/cli/networkcmd"
 	"compozy.dev/compozy/internal/cli/resourcecmd"
 	"compozy.dev/compozy/internal/cli/sessioncmd"
 	"compozy.dev/compozy/internal/cli/taskcmd"
@@ -159,6 +160,7 @@ func root(e *env.Env) *cli.Command {
 			attentioncmd.New(e),
 			taskcmd.New(e),
 			memorycmd.New(e),
+			networkcmd.New(e),
 			resourcecmd.New(e),
 			mcpcmd.New(e),
 			auditcmd.New(e),

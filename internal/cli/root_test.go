@@ -17,7 +17,7 @@ import (
 
 func TestEveryExampleGetsAsFarAsTheDaemon(t *testing.T) {
 	var lines []string
-	all := root(&env.Env{Args: []string{"session", "task", "memory", "resource"}})
+	all := root(&env.Env{Args: []string{"session", "task", "memory", "network", "resource"}})
 	err := all.Walk(func(c *cli.Command) error {
 		_, line, ok := strings.Cut(c.Description, "Example: ")
 		if len(c.Commands) == 0 && !ok {

@@ -55,7 +55,8 @@ type Settings struct {
 	Session   SessionSettings          `toml:"sessions" doc:"What holds for the sessions of every workspace. A session that is over a limit is refused or stays idle, and says which key to change."`
 	Notify    Notify                   `toml:"notify" doc:"How a person is told that something waits."`
 	Tasks     Tasks                    `toml:"tasks" doc:"What happens to tasks by itself."`
-	Workspace map[string]Workspace     `toml:"workspace" doc:"Settings of one workspace, by its name: [workspace.NAME.mcp], [workspace.NAME.limits] and [workspace.NAME.sessions]. They replace the general ones for that workspace."`
+	Messages  NetworkSettings          `toml:"network" doc:"What holds for the messages of every workspace."`
+	Workspace map[string]Workspace     `toml:"workspace" doc:"Settings of one workspace, by its name: [workspace.NAME.mcp], [workspace.NAME.limits], [workspace.NAME.sessions] and [workspace.NAME.network]. They replace the general ones for that workspace."`
 }
 
 // Storage says where everything lasting is kept.
@@ -84,6 +85,7 @@ type Workspace struct {
 	MCP      MCP             `toml:"mcp"`
 	Limits   LimitSettings   `toml:"limits"`
 	Sessions SessionSettings `toml:"sessions"`
+	Network  NetworkSettings `toml:"network"`
 }
 
 // Load reads the environment and the home's settings. getenv is os.LookupEnv in a
@@ -182,23 +184,26 @@ func (s Settings) check(path string) error {
 	problem := func(format string, args ...any) error {
 		return fault.New(fault.InvalidArgument, "%s: %s", path, fmt.Sprintf(format, args...))
 	}
-	check := func(prefix string, m MCP, l LimitSettings) error {
+	check := func(prefix string, m MCP, l LimitSettings, n NetworkSettings) error {
 		if _, err := scopeRank(m.Scope); err != nil {
 			return problem("%smcp.scope: %v", prefix, err)
 		}
 		if err := l.check(); err != nil {
 			return problem("%slimits.%v", prefix, err)
 		}
+		if err := n.check(); err != nil {
+			return problem("%snetwork.%v", prefix, err)
+		}
 		return nil
 	}
 	if s.Events.KeepDays < 0 {
 		return problem("events.keep_days: cannot be negative")
 	}
-	if err := check("", s.MCP, s.Limits); err != nil {
+	if err := check("", s.MCP, s.Limits, s.Messages); err != nil {
 		return err
 	}
 	for name, w := range s.Workspace {
-		if err := check("workspace."+name+".", w.MCP, w.Limits); err != nil {
+		if err := check("workspace."+name+".", w.MCP, w.Limits, w.Network); err != nil {
 			return err
 		}
 	}

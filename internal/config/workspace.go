@@ -42,6 +42,7 @@ type ownSettings[W any] struct {
 	MCP      MCP             `toml:"mcp"`
 	Limits   LimitSettings   `toml:"limits"`
 	Sessions SessionSettings `toml:"sessions"`
+	Network  NetworkSettings `toml:"network"`
 
 	Worktree W `toml:"worktree"`
 
@@ -80,6 +81,8 @@ func (s Settings) Authority(name, root, trusted string) (Authority, error) {
 	}
 	a.lower(own)
 	_, notices := s.sessions(name, own.Sessions)
+	a.Notices = append(a.Notices, notices...)
+	_, notices = s.networkOf(name, own.Network)
 	a.Notices = append(a.Notices, notices...)
 	a.Notices = append(a.Notices, file.ignored(trusted)...)
 	return a, nil
@@ -180,6 +183,9 @@ func (f workspaceFile) lowering() (lowering, error) {
 	if err := own.Sessions.check(); err != nil {
 		return lowering{}, fault.New(fault.InvalidArgument, "%s: sessions.%v", WorkspaceFile, err)
 	}
+	if err := own.Network.check(); err != nil {
+		return lowering{}, fault.New(fault.InvalidArgument, "%s: network.%v", WorkspaceFile, err)
+	}
 	return own, nil
 }
 
@@ -188,7 +194,7 @@ func (f workspaceFile) ignored(trusted string) []string {
 	var notices []string
 	for _, name := range slices.Sorted(maps.Keys(f.tables)) {
 		switch name {
-		case "version", "mcp", "limits", "sessions":
+		case "version", "mcp", "limits", "sessions", "network":
 		case worktreeTable:
 			if f.hash != trusted {
 				notices = append(notices, fmt.Sprintf("%s: [%s] is ignored until you trust the file as it is now: compozy workspace trust", WorkspaceFile, name))

@@ -25,6 +25,7 @@ import (
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	networkv1 "compozy.dev/compozy/gen/compozy/network/v1"
 	resourcev1 "compozy.dev/compozy/gen/compozy/resource/v1"
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
@@ -35,6 +36,7 @@ import (
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/facade"
 	"compozy.dev/compozy/internal/memory"
+	"compozy.dev/compozy/internal/network"
 	"compozy.dev/compozy/internal/process"
 	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/ref"
@@ -135,6 +137,7 @@ type daemon struct {
 	facades    *facade.Registry
 	sessions   *session.Service
 	tasks      *task.Service
+	network    *network.Service
 	events     *event.Log
 	audit      *audit.Log
 	notify     *notifier   // nil: the settings name no command
@@ -171,6 +174,7 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	if err != nil {
 		return nil, err
 	}
+	var messages *network.Service // which needs sessions
 	purge := func(tx *storage.Tx, ws string) (gone workspace.Purged, err error) {
 		if gone.Tasks, err = tasks.Purge(tx, ws); err != nil {
 			return gone, err
@@ -179,6 +183,9 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 			return gone, err
 		}
 		if _, err = resources.Purge(tx, ws); err != nil {
+			return gone, err
+		}
+		if _, err = messages.Purge(tx, ws); err != nil {
 			return gone, err
 		}
 		_, err = sessions.Purge(tx, ws)
@@ -194,6 +201,7 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	if sessions, err = newSessions(cfg, opts, node, db, events, tasks, resources, secrets, logger, workspaces.Get); err != nil {
 		return nil, err
 	}
+	messages = newNetwork(cfg, db, events, sessions, facades, workspaces, logger)
 	notify, err := notifies(ctx, cfg.Settings.Notify.Command, db, events, workspaces, secrets, logger)
 	if err != nil {
 		return nil, err
@@ -226,6 +234,7 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	daemonv1.RegisterDaemonServiceServer(server, about)
 	facadev1.RegisterFacadeServiceServer(server, attach)
 	memoryv1.RegisterMemoryServiceServer(server, memories)
+	networkv1.RegisterNetworkServiceServer(server, messages)
 	resourcev1.RegisterResourceServiceServer(server, resources)
 	sessionv1.RegisterSessionServiceServer(server, sessions)
 	taskv1.RegisterTaskServiceServer(server, tasks)
@@ -236,7 +245,7 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	}
 	return &daemon{
 		dispatcher: ready,
-		server:     server, chain: ch, service: about, facades: facades, sessions: sessions, tasks: tasks, events: events, audit: records, notify: notify, db: db,
+		server:     server, chain: ch, service: about, facades: facades, sessions: sessions, tasks: tasks, network: messages, events: events, audit: records, notify: notify, db: db,
 		keep: keepFor(cfg.Settings.Events), logger: logger, now: now,
 	}, nil
 }
@@ -251,6 +260,9 @@ func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
 		g.Go(func() error { d.notify.Run(ctx); return nil })
 	}
 	g.Go(func() error { d.every(ctx, sweepEvery, "end expired leases", d.tasks.Sweep); return nil })
+	g.Go(func() error { d.network.Run(ctx); return nil })
+	g.Go(func() error { d.every(ctx, sweepEvery, "end expired offers", d.network.Sweep); return nil })
+	g.Go(func() error { d.every(ctx, expireEvery, "archive old messages", d.network.Archive); return nil })
 	if d.dispatcher != nil {
 		g.Go(func() error {
 			d.every(ctx, dispatchEvery, "start sessions for ready tasks", d.dispatcher.round)

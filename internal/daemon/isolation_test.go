@@ -24,6 +24,7 @@ import (
 
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	networkv1 "compozy.dev/compozy/gen/compozy/network/v1"
 	resourcev1 "compozy.dev/compozy/gen/compozy/resource/v1"
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
@@ -64,14 +65,18 @@ func testIsolation(t *testing.T, dsn string) {
 	pairs := map[string][]pair{ // by the service that is asked; the others share one list
 		"":              append(slices.Clone(shared), pair{task.GetHandle(), "t" + strings.Repeat("9", len(task.GetHandle()))}),
 		memoryService:   append(slices.Clone(shared), pair{entry.GetId(), ref.NewID("mem", time.Now())}),
+		networkService:  append(slices.Clone(shared), said(t, operator, a)...),
 		resourceService: append(slices.Clone(shared), pair{document.GetId(), ref.NewID("res", time.Now())}),
 	}
 	f, conn := rawFacade(t, home, b)
 	unreached := map[string]bool{}
 	for _, m := range publishedMethods(t) {
 		unreached[m.name] = true
+		if m.name == networkv1.NetworkService_ChannelCreate_FullMethodName {
+			continue // takes no reference: what it is given is a channel's name from then on
+		}
 		service := ""
-		for _, name := range []string{memoryService, resourceService} {
+		for _, name := range []string{memoryService, networkService, resourceService} {
 			if strings.HasPrefix(m.name, "/"+name+"/") {
 				service = name
 			}
@@ -87,6 +92,8 @@ func testIsolation(t *testing.T, dsn string) {
 						switch service {
 						case memoryService:
 							own = remember(t, operator, b, ref.NewID("own", time.Now())).GetId()
+						case networkService:
+							own = "m1" // nothing that is there
 						case resourceService:
 							own = write(t, operator, b, ref.NewID("own", time.Now())[len("own_"):]).GetId()
 						default:
@@ -121,6 +128,12 @@ func testIsolation(t *testing.T, dsn string) {
 		memoryv1.MemoryService_List_FullMethodName,
 		memoryv1.MemoryService_Recall_FullMethodName,
 		memoryv1.MemoryService_Store_FullMethodName,
+		networkv1.NetworkService_ChannelCreate_FullMethodName,
+		networkv1.NetworkService_Channels_FullMethodName,
+		networkv1.NetworkService_Directs_FullMethodName,
+		networkv1.NetworkService_Peers_FullMethodName,
+		networkv1.NetworkService_Search_FullMethodName,
+		networkv1.NetworkService_Usage_FullMethodName,
 		resourcev1.ResourceService_List_FullMethodName,
 		resourcev1.ResourceService_Put_FullMethodName,
 		resourcev1.ResourceService_Search_FullMethodName,
@@ -144,8 +157,35 @@ type pair struct{ theirs, nobodys string }
 
 const (
 	memoryService   = "compozy.memory.v1.MemoryService"
+	networkService  = "compozy.network.v1.NetworkService"
 	resourceService = "compozy.resource.v1.ResourceService"
 )
+
+// said has something said and offered in a workspace, and returns the references to it.
+func said(t *testing.T, conn grpc.ClientConnInterface, workspace string) []pair {
+	t.Helper()
+	network := networkv1.NewNetworkServiceClient(conn)
+	channel, err := network.ChannelCreate(t.Context(), &networkv1.ChannelCreateRequest{WorkspaceId: workspace, Name: "room-of-a", Description: canary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	offer, err := network.Offer(t.Context(), &networkv1.OfferRequest{WorkspaceId: workspace, To: "#room-of-a", Title: canary, Text: canary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := network.Send(t.Context(), &networkv1.SendRequest{WorkspaceId: workspace, To: "#room-of-a", Title: canary, Text: canary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	return []pair{
+		{channel.GetChannel().GetId(), ref.NewID("chn", now)},
+		{"room-of-a", "room-of-c"},
+		{"#room-of-a", "#room-of-c"},
+		{message.GetMessage().GetId(), ref.NewID("msg", now)},
+		{offer.GetWork().GetId(), ref.NewID("wrk", now)},
+	}
+}
 
 // answer is what came back for a call.
 type answer struct {
@@ -160,7 +200,7 @@ func (a answer) about(reference string) string {
 	return names.ReplaceAllString(strings.ReplaceAll(a.status, reference, "?"), "?")
 }
 
-var names = regexp.MustCompile(`\b(((tsk|mem|res)_)?[0-9a-v]{26}|t[0-9]+)\b`)
+var names = regexp.MustCompile(`\b(((tsk|mem|res|msg|wrk|chn|dir)_)?[0-9a-v]{26}|[tmw][0-9]+)\b`)
 
 // method is a published method.
 type method struct {

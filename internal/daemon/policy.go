@@ -5,6 +5,7 @@ import (
 	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
 	memoryv1 "compozy.dev/compozy/gen/compozy/memory/v1"
+	networkv1 "compozy.dev/compozy/gen/compozy/network/v1"
 	resourcev1 "compozy.dev/compozy/gen/compozy/resource/v1"
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
@@ -72,6 +73,27 @@ func policies() map[string]policy {
 		memoryv1.MemoryService_List_FullMethodName:      {read, reads, bound, agents},
 		memoryv1.MemoryService_Get_FullMethodName:       {read, reads, bound, agents},
 		memoryv1.MemoryService_Forget_FullMethodName:    {operate, destroys, bound, people},
+
+		networkv1.NetworkService_Channels_FullMethodName:       {read, reads, bound, agents},
+		networkv1.NetworkService_Peers_FullMethodName:          {read, reads, bound, agents},
+		networkv1.NetworkService_Threads_FullMethodName:        {read, reads, bound, agents},
+		networkv1.NetworkService_ThreadMessages_FullMethodName: {read, reads, bound, agents},
+		networkv1.NetworkService_Directs_FullMethodName:        {read, reads, bound, agents},
+		networkv1.NetworkService_DirectMessages_FullMethodName: {read, reads, bound, agents},
+		networkv1.NetworkService_Inbox_FullMethodName:          {read, reads, bound, agents},
+		networkv1.NetworkService_Search_FullMethodName:         {read, reads, bound, agents},
+		networkv1.NetworkService_Usage_FullMethodName:          {read, reads, bound, agents},
+		networkv1.NetworkService_Work_FullMethodName:           {read, reads, bound, agents},
+		networkv1.NetworkService_Wait_FullMethodName:           {read, reads, bound, agents},
+		networkv1.NetworkService_Send_FullMethodName:           {operate, writes, bound, agents},
+		networkv1.NetworkService_MarkRead_FullMethodName:       {operate, writes, bound, agents},
+		networkv1.NetworkService_ChannelCreate_FullMethodName:  {operate, writes, bound, agents},
+		networkv1.NetworkService_ChannelUpdate_FullMethodName:  {operate, writes, bound, agents},
+		networkv1.NetworkService_ChannelArchive_FullMethodName: {operate, writes, bound, agents},
+		networkv1.NetworkService_Offer_FullMethodName:          {operate, writes, bound, agents},
+		networkv1.NetworkService_Accept_FullMethodName:         {operate, writes, bound, agents},
+		networkv1.NetworkService_Settle_FullMethodName:         {operate, writes, bound, agents},
+		networkv1.NetworkService_Withdraw_FullMethodName:       {operate, writes, bound, agents},
 
 		resourcev1.ResourceService_List_FullMethodName:      {read, reads, bound, agents},
 		resourcev1.ResourceService_Get_FullMethodName:       {read, reads, bound, agents},

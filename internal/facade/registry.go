@@ -63,7 +63,7 @@ type Registry struct {
 	mu      sync.Mutex
 	byConn  map[uint64]*Facade
 	byID    map[string]*Facade
-	orphans map[string]bool // left by a daemon before; kept for the grace period
+	orphans map[string]row // left by a daemon before, by id; kept for the grace period
 	closing bool
 }
 
@@ -81,11 +81,11 @@ type Config struct {
 
 // Open reads the facades that the daemon before left behind.
 func Open(ctx context.Context, cfg Config) (*Registry, error) {
-	r := &Registry{cfg: cfg, byConn: map[uint64]*Facade{}, byID: map[string]*Facade{}, orphans: map[string]bool{}}
+	r := &Registry{cfg: cfg, byConn: map[uint64]*Facade{}, byID: map[string]*Facade{}, orphans: map[string]row{}}
 	err := cfg.DB.View(ctx, func(tx *storage.Tx) error {
 		left, err := allOpen(tx)
 		for _, l := range left {
-			r.orphans[l.id] = true
+			r.orphans[l.id] = l
 		}
 		return err
 	})
@@ -107,7 +107,7 @@ func (r *Registry) Run(ctx context.Context) {
 	}
 	r.mu.Lock()
 	left := r.orphans
-	r.orphans = map[string]bool{}
+	r.orphans = map[string]row{}
 	r.mu.Unlock()
 	for id := range left {
 		r.finish(ctx, id)
@@ -151,7 +151,7 @@ func (r *Registry) Resume(ctx context.Context, conn uint64, ws workspace.Workspa
 		return nil, gone
 	}
 	r.mu.Lock()
-	waiting := r.orphans[id]
+	_, waiting := r.orphans[id]
 	delete(r.orphans, id)
 	r.mu.Unlock()
 	if !waiting {
@@ -192,6 +192,25 @@ func (r *Registry) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.byID)
+}
+
+// Clients returns the facades of a workspace that belong to no session, by id: true for one
+// that is attached, false for one that a daemon before had and that may come back.
+func (r *Registry) Clients(workspace string) map[string]bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clients := map[string]bool{}
+	for id, left := range r.orphans {
+		if left.workspace == workspace && left.principal == (auth.Principal{Kind: auth.Facade, ID: id}).String() {
+			clients[id] = false
+		}
+	}
+	for id, f := range r.byID {
+		if f.Workspace.ID == workspace && f.session == "" {
+			clients[id] = true
+		}
+	}
+	return clients
 }
 
 // maxTold is how much progress waits to be sent. What comes when that is full is left out:
