@@ -63,7 +63,6 @@ export const steps = [
   ["network", "withdraw", (last) => ({ id: last("network", "offer").work.handle, reason: "done already" })],
   ["network", "wait", { timeout: 0 }],
   ["network", "channel_update", { id: "review", description: "Reviews." }],
-  ["network", "channel_archive", { ids: ["review"] }],
   ["resources", "put", { kind: "document", name: "guide", text: "# Setup\n\nmake tset\n\n# Release\n\nリリース 🚀\n", labels: ["docs"], client_key: "guide" }],
   ["resources", "list", { kind: ["document"], labels: ["docs"] }],
   ["resources", "get", { id: "guide#setup" }],
@@ -104,6 +103,11 @@ export const steps = [
   ["tasks", "create", { tasks: [{ title: "For an agent", key: "agent", body: 'CALL compozy compozy_host__tasks__complete {"id":"agent"}' }] }],
   ["tasks", "start", { id: "agent" }],
   ["sessions", "wait", { tasks: ["agent"] }],
+  ["sessions", "create", { title: "Offers", prompt: 'CALL compozy compozy_host__network__offer {"to":"#review","title":"From an agent"}' }],
+  ["sessions", "wait", (last) => ({ sessions: [last("sessions", "create").session.handle] })],
+  ["network", "accept", { id: "w2" }],
+  ["network", "settle", { id: "w2", outcome: "done", text: "Looked at.", references: ["task:agent"] }],
+  ["network", "channel_archive", { ids: ["review"] }],
 ];
 
 // run takes a connected client through every step. It fails on a protocol error, on a
