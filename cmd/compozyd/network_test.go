@@ -2,10 +2,14 @@ package main_test
 
 import (
 	"context"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	networkv1 "compozy.dev/compozy/gen/compozy/network/v1"
+	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	"compozy.dev/compozy/internal/fault"
 )
 
 // clients returns the names of the clients that are there.
@@ -75,5 +79,45 @@ func TestKilledRelayIsGoneFromItsPeersAndTakesNothingOfOthersWithIt(t *testing.T
 	within(t, "the relay that stays is back", func() bool { return len(clients(t, network, ws)) == 1 })
 	if now, name := status(t.Context(), "w2"); now != networkv1.WorkStatus_WORK_STATUS_ACCEPTED || name != holder {
 		t.Errorf("w2 is %v with %q, want it accepted by %q", now, name, holder)
+	}
+}
+
+func TestMessageIsTheNextPromptOfAnIdleSessionWhereTheSettingsSaySo(t *testing.T) {
+	h := newHome(t, "")
+	withAgent(t, h)
+	settings, err := os.ReadFile(h.Settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.Settings(), append(settings, "[network]\nwake = true\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, h)
+	ws, conn := workspace(t, h), operator(t, h)
+	sessions, network := sessionv1.NewSessionServiceClient(conn), networkv1.NewNetworkServiceClient(conn)
+	made, err := sessions.Create(t.Context(), &sessionv1.CreateRequest{WorkspaceId: ws, Title: "listener", Prompt: "SAY ready"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handle := made.GetSession().GetHandle()
+	sessionIn(t, conn, ws, handle, sessionv1.Status_STATUS_IDLE, 1)
+	sent, err := network.Send(t.Context(), &networkv1.SendRequest{
+		WorkspaceId: ws, To: "@" + handle, Text: `CALL compozy compozy_host__network__send {"to":"operator","text":"I heard you."}`,
+	})
+	if err != nil || !sent.GetReached()[0].GetWoken() {
+		t.Fatalf("sent %v, %v", sent, err)
+	}
+	limit := int32(55)
+	came, err := network.Wait(t.Context(), &networkv1.WaitRequest{WorkspaceId: ws, Timeout: &limit})
+	if err != nil || len(came.GetItems()) != 1 || came.GetItems()[0].GetMessage().GetAuthor() != handle || came.GetItems()[0].GetMessage().GetText() != "I heard you." {
+		t.Fatalf("came %v, %v", came, err)
+	}
+	if _, err := sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: ws, Ids: []string{handle}}); err != nil {
+		t.Fatal(err)
+	}
+	sessionIn(t, conn, ws, handle, sessionv1.Status_STATUS_STOPPED, 2)
+	_, err = network.Send(t.Context(), &networkv1.SendRequest{WorkspaceId: ws, To: handle, Text: "still there?"})
+	if fault.Of(err) != fault.Conflict || !strings.Contains(err.Error(), "session "+handle+" has ended") {
+		t.Errorf("a session that has ended: %v", err)
 	}
 }
