@@ -211,7 +211,11 @@ func (st *store) ended(what, state string) error {
 	if err != nil {
 		return err
 	}
-	e := fault.New(fault.Conflict, "%s and reads nothing any more; write to somebody who is there: %s, or to a channel", what, strings.Join(names, ", "))
+	others := "write to a channel"
+	if len(names) > 0 {
+		others = "write to somebody who is there: " + strings.Join(names, ", ") + ", or to a channel"
+	}
+	e := fault.New(fault.Conflict, "%s and reads nothing any more; %s", what, others)
 	e.State, e.Allowed = state, names
 	return e
 }
@@ -222,8 +226,11 @@ func (st *store) unknown(path, text string) error {
 	if err != nil {
 		return err
 	}
-	e := fault.Invalid(fault.Field{Path: path, Problem: fmt.Sprintf(
-		"%q is nobody in this workspace; names are exact, and a channel is written as #name; there are: %s (network__peers has all)", text, strings.Join(names, ", "))})
+	others := "nobody else is here"
+	if len(names) > 0 {
+		others = "there are: " + strings.Join(names, ", ") + " (network__peers has all)"
+	}
+	e := fault.Invalid(fault.Field{Path: path, Problem: fmt.Sprintf("%q is nobody in this workspace; names are exact, and a channel is written as #name; %s", text, others)})
 	e.Kind, e.Allowed = fault.NotFound, names
 	return e
 }

@@ -4,6 +4,7 @@ package networkcmd
 
 import (
 	"github.com/urfave/cli/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"compozy.dev/compozy/internal/cli/env"
@@ -30,21 +31,29 @@ func verbs() map[string]env.Verb {
 			Example: "compozy network channels",
 			Empty:   "There are no channels; create one with: compozy network channel-create NAME",
 		},
-		"direct_messages": {Example: "compozy network direct-messages s12", Empty: "Nothing was said there."},
-		"directs":         {Example: "compozy network directs", Empty: "Nobody has written to one peer alone."},
-		"inbox":           {Example: "compozy network inbox --include-read", Empty: "Nothing is unread."},
+		"direct_messages": {Example: "compozy network direct-messages s12", Arrange: quiet, Empty: "Nothing was said there."},
+		"directs":         {Example: "compozy network directs", Arrange: quiet, Empty: "Nobody has written to one peer alone."},
+		"inbox":           {Example: "compozy network inbox --include-read", Arrange: quiet, Empty: "Nothing is unread."},
 		"mark_read":       {Example: "compozy network mark-read m120 m121"},
 		"offer":           {Example: `compozy network offer "#review" "Look at the login" --text "It is on s12's branch."`, Arguments: []string{"to"}},
 		"peers":           {Example: "compozy network peers"},
 		"search":          {Example: "compozy network search login", Empty: "No message holds this text."},
 		"send":            {Example: `compozy network send "The API is frozen." --to "#review"`, Prompt: "text"},
 		"settle":          {Example: `compozy network settle w3 --outcome done --reference url:https://example.com/41`},
-		"thread_messages": {Example: "compozy network thread-messages m120"},
-		"threads":         {Example: "compozy network threads --channel review", Empty: "Nothing was said there."},
+		"thread_messages": {Example: "compozy network thread-messages m120", Arrange: quiet},
+		"threads":         {Example: "compozy network threads --channel review", Arrange: quiet, Empty: "Nothing was said there."},
 		"usage":           {Example: "compozy network usage --since 2026-01-01T00:00:00Z"},
 		"wait":            {Example: "compozy network wait --timeout 50", Empty: "Nothing has come."},
 		"withdraw":        {Example: `compozy network withdraw w3 --reason "Done already."`},
 		"work":            {Example: "compozy network work --status open", Empty: "No work is offered."},
+	}
+}
+
+// quiet leaves out what only a program asks again with.
+func quiet(m proto.Message) {
+	r := m.ProtoReflect()
+	if fd := r.Descriptor().Fields().ByName("next_since"); fd != nil {
+		r.Clear(fd)
 	}
 }
 
