@@ -4784,7 +4784,7 @@ const file_compozy_network_v1_network_proto_rawDesc = "" +
 	"\x14ARCHIVED_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ARCHIVED_EXCLUDE\x10\x01\x12\x14\n" +
 	"\x10ARCHIVED_INCLUDE\x10\x02\x12\x11\n" +
-	"\rARCHIVED_ONLY\x10\x032\xbd\x14\n" +
+	"\rARCHIVED_ONLY\x10\x032\xbb\x14\n" +
 	"\x0eNetworkService\x12|\n" +
 	"\bChannels\x12#.compozy.network.v1.ChannelsRequest\x1a$.compozy.network.v1.ChannelsResponse\"%\xaa\x9f\x19!\n" +
 	"\x1f\n" +
@@ -4822,10 +4822,10 @@ const file_compozy_network_v1_network_proto_rawDesc = "" +
 	"\x04wait\x10\x01\x18\x01(\x022\x12Wait for a message\x12m\n" +
 	"\x04Send\x12\x1f.compozy.network.v1.SendRequest\x1a .compozy.network.v1.SendResponse\"\"\xaa\x9f\x19\x1e\n" +
 	"\x1c\n" +
-	"\x04send\x10\x02\x18\x02(\x022\x0eSend a message\x12\x87\x01\n" +
-	"\bMarkRead\x12#.compozy.network.v1.MarkReadRequest\x1a$.compozy.network.v1.MarkReadResponse\"0\xaa\x9f\x19,\n" +
-	"*\n" +
-	"\tmark_read\x10\x02\x18\x02 \x01(\x032\x15Mark messages as read\x12\x94\x01\n" +
+	"\x04send\x10\x02\x18\x02(\x022\x0eSend a message\x12\x85\x01\n" +
+	"\bMarkRead\x12#.compozy.network.v1.MarkReadRequest\x1a$.compozy.network.v1.MarkReadResponse\".\xaa\x9f\x19*\n" +
+	"(\n" +
+	"\tmark_read\x10\x02\x18\x02 \x012\x15Mark messages as read\x12\x94\x01\n" +
 	"\rChannelCreate\x12(.compozy.network.v1.ChannelCreateRequest\x1a).compozy.network.v1.ChannelCreateResponse\".\xaa\x9f\x19*\n" +
 	"(\n" +
 	"\x0echannel_create\x10\x02\x18\x02(\x032\x10Create a channel\x12\x98\x01\n" +

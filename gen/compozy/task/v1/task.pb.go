@@ -6767,7 +6767,7 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"PLACE_LAST\x10\x02\x12\x10\n" +
 	"\fPLACE_BEFORE\x10\x03\x12\x0f\n" +
-	"\vPLACE_AFTER\x10\x042\x95\x19\n" +
+	"\vPLACE_AFTER\x10\x042\x97\x19\n" +
 	"\vTaskService\x12c\n" +
 	"\x04List\x12\x1c.compozy.task.v1.ListRequest\x1a\x1d.compozy.task.v1.ListResponse\"\x1e\xaa\x9f\x19\x1a\n" +
 	"\x18\n" +
@@ -6829,10 +6829,10 @@ const file_compozy_task_v1_task_proto_rawDesc = "" +
 	"\x05pause\x10\x02\x18\x02(\x032\vPause tasks\x12t\n" +
 	"\x06Resume\x12\x1e.compozy.task.v1.ResumeRequest\x1a\x1f.compozy.task.v1.ResumeResponse\")\xaa\x9f\x19%\n" +
 	"#\n" +
-	"\x06resume\x10\x02\x18\x02(\x032\x13Resume paused tasks\x12k\n" +
-	"\x06Cancel\x12\x1e.compozy.task.v1.CancelRequest\x1a\x1f.compozy.task.v1.CancelResponse\" \xaa\x9f\x19\x1c\n" +
-	"\x1a\n" +
-	"\x06cancel\x10\x02\x18\x022\fCancel tasks\x12q\n" +
+	"\x06resume\x10\x02\x18\x02(\x032\x13Resume paused tasks\x12m\n" +
+	"\x06Cancel\x12\x1e.compozy.task.v1.CancelRequest\x1a\x1f.compozy.task.v1.CancelResponse\"\"\xaa\x9f\x19\x1e\n" +
+	"\x1c\n" +
+	"\x06cancel\x10\x02\x18\x02(\x032\fCancel tasks\x12q\n" +
 	"\x05Retry\x12\x1d.compozy.task.v1.RetryRequest\x1a\x1e.compozy.task.v1.RetryResponse\")\xaa\x9f\x19%\n" +
 	"#\n" +
 	"\x05retry\x10\x02\x18\x02(\x032\x14Retry finished tasks\x12i\n" +
