@@ -207,7 +207,11 @@ func TestStartWaitsForADaemonThatIsStopping(t *testing.T) {
 		defer close(started)
 		r, err := relay.New(t.Context(), relay.Config{
 			Conn: dial(t, h), Version: "0.1.0", Selector: &workspacev1.Selector{}, Logger: slog.New(slog.DiscardHandler), Stderr: testWriter{t},
-			Changing: func() bool { once.Do(func() { close(asked) }); return held.Load() },
+			Changing: func() bool {
+				changing := held.Load()
+				once.Do(func() { close(asked) })
+				return changing
+			},
 		})
 		if err != nil {
 			t.Errorf("attach to the next daemon: %v", err)
