@@ -198,7 +198,7 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	if err != nil {
 		return nil, err
 	}
-	if sessions, err = newSessions(cfg, opts, node, db, events, tasks, resources, secrets, logger, workspaces.Get); err != nil {
+	if sessions, err = newSessions(cfg, opts, node, db, events, tasks, inbox(func() *network.Service { return messages }), resources, secrets, logger, workspaces.Get); err != nil {
 		return nil, err
 	}
 	messages = newNetwork(cfg, db, events, sessions, facades, workspaces, logger)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/config"
@@ -49,6 +50,23 @@ func (t talkers) Prompt(ctx context.Context, id, text string) error {
 	_, err := t.sessions.Send(ctx, &sessionv1.SendRequest{WorkspaceId: workspace.From(ctx).ID, Id: id, Text: text})
 	return err
 }
+
+// inbox is what sessions are given of messages. It is called when there are any, which is
+// after the sessions were made.
+type inbox func() *network.Service
+
+// Came returns what has reached the caller and is unread.
+func (i inbox) Came(ctx context.Context, after int64, limit int) ([]session.Message, error) {
+	items, err := i().Came(ctx, after, limit)
+	list := make([]session.Message, len(items))
+	for n, m := range items {
+		list[n] = session.Message{Seq: m.Seq, Handle: m.Handle(), Kind: string(m.Kind), Author: m.Name, Text: strings.TrimPrefix(m.Title+": "+m.Line, ": "), At: m.At}
+	}
+	return list, err
+}
+
+// Attend has the caller count as one who waits for messages.
+func (i inbox) Attend(ctx context.Context) (done func()) { return i().Attend(ctx) }
 
 func talkersOf(list []session.Peer) []network.Session {
 	talkers := make([]network.Session, len(list))

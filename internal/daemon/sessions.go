@@ -27,7 +27,7 @@ import (
 )
 
 // newSessions returns the service that runs agents.
-func newSessions(cfg config.Config, opts Options, node string, db *storage.DB, events *event.Log, tasks *task.Service, resources *resource.Service, secrets *redact.Set, logger *slog.Logger, get func(id string) (workspace.Workspace, error)) (*session.Service, error) {
+func newSessions(cfg config.Config, opts Options, node string, db *storage.DB, events *event.Log, tasks *task.Service, messages inbox, resources *resource.Service, secrets *redact.Set, logger *slog.Logger, get func(id string) (workspace.Workspace, error)) (*session.Service, error) {
 	environ := opts.Environ
 	if environ == nil {
 		environ = os.Environ()
@@ -47,7 +47,7 @@ func newSessions(cfg config.Config, opts Options, node string, db *storage.DB, e
 		DB: db, Log: events, Logger: logger, Now: time.Now, NewID: ref.NewID, Node: node, Home: cfg.Home.Dir,
 		Shim: []string{self, "shim"}, Relay: relay, Environ: a.variable,
 		Agents: a.list, Version: a.version, Rules: a.rules, Prepare: prepare, Workspace: get,
-		Git: git.New(git.Config{Environ: environ}), Tasks: taskHolds{tasks},
+		Git: git.New(git.Config{Environ: environ}), Tasks: taskHolds{tasks}, Inbox: messages,
 	}), nil
 }
 

@@ -120,6 +120,9 @@ type Message struct {
 	Archived bool
 }
 
+// Handle returns the message's short name, such as "m120".
+func (m Message) Handle() string { return handle(m.Seq) }
+
 // Item is a message in an inbox.
 type Item struct {
 	Message

@@ -109,7 +109,7 @@ func (s *Service) await(ctx context.Context, ws string, w wanted, after int64, p
 	patient, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	defer s.whenEnding(cancel)()
-	defer s.waits(ws, auth.From(ctx).String())()
+	defer s.Attend(ctx)()
 	tell := s.teller(ctx, w)
 	for {
 		last, err := s.cfg.Log.Last(ctx, ws) // before the look: what comes after it wakes
@@ -220,8 +220,20 @@ func (p peer) standing() string {
 	}
 }
 
-// waits counts a principal as one that waits, until the function that it returns is called.
-func (s *Service) waits(ws, principal string) (done func()) {
+// Came returns what has reached the caller's inbox behind a number of the log and is unread,
+// oldest first.
+func (s *Service) Came(ctx context.Context, after int64, limit int) (list []Item, err error) {
+	err = s.view(ctx, func(st *store) error {
+		list, err = st.came(wanted{}, after, limit)
+		return err
+	})
+	return list, err
+}
+
+// Attend has the caller count as one who waits for messages, until the function that it
+// returns is called.
+func (s *Service) Attend(ctx context.Context) (done func()) {
+	ws, principal := workspace.From(ctx).ID, auth.From(ctx).String()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting[ws] == nil {

@@ -17,7 +17,7 @@ import (
 	"compozy.dev/compozy/internal/workspace"
 )
 
-// Config says what a Service works with. All fields are required, but for Tasks.
+// Config says what a Service works with. All fields are required, but for Tasks and Inbox.
 type Config struct {
 	// DB keeps the sessions, and Log what happened to them.
 	DB  *storage.DB
@@ -53,6 +53,26 @@ type Config struct {
 	Git *git.Program
 	// Tasks are the tasks that sessions work on; nil: there are none.
 	Tasks Tasks
+	// Inbox has the messages that callers wait for beside sessions; nil: there are none.
+	Inbox Inbox
+}
+
+// Inbox is what sessions need of messages.
+type Inbox interface {
+	// Came returns what has reached the caller behind a number of the log and is unread,
+	// oldest first.
+	Came(ctx context.Context, after int64, limit int) ([]Message, error)
+	// Attend has the caller count as one who waits for messages, until the function that it
+	// returns is called.
+	Attend(ctx context.Context) (done func())
+}
+
+// Message is what a session's caller is told of a message.
+type Message struct {
+	// Seq is the number of its event.
+	Seq                        int64
+	Handle, Kind, Author, Text string
+	At                         time.Time
 }
 
 // Tasks is what sessions need of tasks.

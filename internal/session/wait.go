@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,6 +42,7 @@ type watched struct {
 	all      bool            // every session of the workspace
 	sessions map[string]bool // by id
 	tasks    map[string]Task // by id
+	inbox    bool            // and messages to the caller
 }
 
 // Wait returns once something that the call is about has changed, or its time is up.
@@ -110,6 +112,10 @@ func (s *Service) conceal(ctx context.Context, changes []*sessionv1.Change) erro
 func (s *Service) watched(ctx context.Context, req *sessionv1.WaitRequest) (watched, error) {
 	w := watched{sessions: map[string]bool{}, tasks: map[string]Task{}}
 	w.all = len(req.GetSessions())+len(req.GetTasks()) == 0
+	w.inbox = req.GetInbox()
+	if w.inbox && s.cfg.Inbox == nil {
+		return watched{}, fault.Invalid(fault.Field{Path: "inbox", Problem: "there are no messages here; leave it out"})
+	}
 	err := s.view(ctx, func(st *store) error {
 		list, err := st.resolve(ref.Names("sessions", req.GetSessions()))
 		if err != nil {
@@ -150,9 +156,9 @@ func rests(status Status, reason string, more bool) bool {
 	}
 }
 
-// standing returns what needs attention already: sessions that wait for somebody, and tasks
-// that are done with. Where all sessions are watched, those that somebody has looked at do
-// not count, unless they ask something.
+// standing returns what needs attention already: sessions that wait for somebody, tasks that
+// are done with, and unread messages. Where all sessions are watched, those that somebody has
+// looked at do not count, unless they ask something.
 func (s *Service) standing(ctx context.Context, w watched) (changes []*sessionv1.Change, err error) {
 	err = s.view(ctx, func(st *store) error {
 		list, err := st.meant(w)
@@ -185,10 +191,29 @@ func (s *Service) standing(ctx context.Context, w watched) (changes []*sessionv1
 			changes = append(changes, change)
 		}
 	}
+	came, err := s.came(ctx, w, 0)
+	if err != nil {
+		return nil, err
+	}
+	changes = slices.AppendSeq(changes, maps.Values(came))
 	slices.SortStableFunc(changes, func(a, b *sessionv1.Change) int { return a.GetAt().AsTime().Compare(b.GetAt().AsTime()) })
 	changes = changes[:min(len(changes), maxChanges)]
 	shorten(changes)
 	return changes, nil
+}
+
+// came returns what has reached the caller's inbox behind a number of the log, by the numbers
+// of its events; nothing where the caller does not wait for it.
+func (s *Service) came(ctx context.Context, w watched, after int64) (map[int64]*sessionv1.Change, error) {
+	if !w.inbox {
+		return nil, nil //nolint:nilnil // documented
+	}
+	list, err := s.cfg.Inbox.Came(ctx, after, eventsAtOnce)
+	came := make(map[int64]*sessionv1.Change, len(list))
+	for _, m := range list {
+		came[m.Seq] = &sessionv1.Change{Handle: m.Handle, What: "message." + m.Kind, Detail: line(m.Author + ": " + m.Text), At: timestamppb.New(m.At)}
+	}
+	return came, err
 }
 
 // shorten cuts the details of changes that would take too many bytes.
@@ -271,6 +296,9 @@ func (s *Service) await(ctx context.Context, ws string, w watched, seq int64, pa
 	defer cancel()
 	defer s.whenEnding(cancel)()
 	defer s.report(ctx, w)()
+	if w.inbox {
+		defer s.cfg.Inbox.Attend(ctx)()
+	}
 	var changes []*sessionv1.Change
 	used := 0
 	for {
@@ -278,9 +306,16 @@ func (s *Service) await(ctx context.Context, ws string, w watched, seq int64, pa
 		if err != nil {
 			return nil, 0, err
 		}
+		came, err := s.came(ctx, w, seq) // after the events: it has all that they tell of
+		if err != nil {
+			return nil, 0, err
+		}
 		for _, e := range events {
+			c := came[e.Seq]
 			if h := happened(e); w.counts(e, h) {
-				c := changeOf(e, h)
+				c = changeOf(e, h)
+			}
+			if c != nil {
 				if used += changeSize(c); len(changes) == maxChanges || len(changes) > 0 && used > changeBytes {
 					return changes, seq, nil
 				}

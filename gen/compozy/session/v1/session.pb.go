@@ -2626,7 +2626,9 @@ type WaitRequest struct {
 	// Cursor of the answer before: only what changed since then counts.
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// Longest time to wait, in seconds; default 25.
-	Timeout       *int32 `protobuf:"varint,5,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
+	Timeout *int32 `protobuf:"varint,5,opt,name=timeout,proto3,oneof" json:"timeout,omitempty"`
+	// Whether messages that reach your inbox count too; network__inbox has them whole.
+	Inbox         bool `protobuf:"varint,6,opt,name=inbox,proto3" json:"inbox,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2694,6 +2696,13 @@ func (x *WaitRequest) GetTimeout() int32 {
 		return *x.Timeout
 	}
 	return 0
+}
+
+func (x *WaitRequest) GetInbox() bool {
+	if x != nil {
+		return x.Inbox
+	}
+	return false
 }
 
 // WaitResponse is what changed.
@@ -2772,9 +2781,9 @@ func (x *WaitResponse) GetCursor() string {
 // Change is something that happened.
 type Change struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Handle of what it happened to, such as s12 or t7.
+	// Handle of what it happened to, such as s12, t7 or m41.
 	Handle string `protobuf:"bytes,1,opt,name=handle,proto3" json:"handle,omitempty"`
-	// What happened, such as session.waiting or task.completed.
+	// What happened, such as session.waiting, task.completed or message.ask.
 	What string `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
 	// More about it, such as the first line of a question or of the agent's last words.
 	Detail string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
@@ -5153,13 +5162,14 @@ const file_compozy_session_v1_session_proto_rawDesc = "" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12\x1b\n" +
 	"\tin_prompt\x18\x03 \x01(\bR\binPrompt\x12\x12\n" +
 	"\x04line\x18\x04 \x01(\tR\x04line\x12*\n" +
-	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xe9\x01\n" +
+	"\x02at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xff\x01\n" +
 	"\vWaitRequest\x12*\n" +
 	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\x12-\n" +
 	"\bsessions\x18\x02 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x102\"\ar\x05\x10\x01\x18\xc8\x01R\bsessions\x12'\n" +
 	"\x05tasks\x18\x03 \x03(\tB\x11\xbaH\x0e\x92\x01\v\x102\"\ar\x05\x10\x01\x18\xc8\x01R\x05tasks\x12 \n" +
 	"\x06cursor\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\xe8\aR\x06cursor\x12(\n" +
-	"\atimeout\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x187(\x00H\x00R\atimeout\x88\x01\x01B\n" +
+	"\atimeout\x18\x05 \x01(\x05B\t\xbaH\x06\x1a\x04\x187(\x00H\x00R\atimeout\x88\x01\x01\x12\x14\n" +
+	"\x05inbox\x18\x06 \x01(\bR\x05inboxB\n" +
 	"\n" +
 	"\b_timeout\"\xb2\x01\n" +
 	"\fWaitResponse\x124\n" +

@@ -80,9 +80,9 @@ type SessionServiceClient interface {
 	// case. Each match names its turn as s12:5, which sessions__read takes.
 	Search(ctx context.Context, in *SearchRequest, opts ...grpc.CallOption) (*SearchResponse, error)
 	// Wait until one of the named sessions or tasks changes: a session ends its turn, asks
-	// something, stops or fails; a task changes state. Without a cursor it returns at once
-	// what already needs attention. After the timeout it returns what is so far: call it
-	// again with the cursor.
+	// something, stops or fails; a task changes state; with inbox, a message reaches you.
+	// Without a cursor it returns at once what already needs attention. After the timeout it
+	// returns what is so far: call it again with the cursor.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
 	// Read what a session waits for: the question, what the agent wants to do as it sent it,
 	// how risky that is, and the options. Answer with sessions__answer.
@@ -420,9 +420,9 @@ type SessionServiceServer interface {
 	// case. Each match names its turn as s12:5, which sessions__read takes.
 	Search(context.Context, *SearchRequest) (*SearchResponse, error)
 	// Wait until one of the named sessions or tasks changes: a session ends its turn, asks
-	// something, stops or fails; a task changes state. Without a cursor it returns at once
-	// what already needs attention. After the timeout it returns what is so far: call it
-	// again with the cursor.
+	// something, stops or fails; a task changes state; with inbox, a message reaches you.
+	// Without a cursor it returns at once what already needs attention. After the timeout it
+	// returns what is so far: call it again with the cursor.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)
 	// Read what a session waits for: the question, what the agent wants to do as it sent it,
 	// how risky that is, and the options. Answer with sessions__answer.
