@@ -86,6 +86,7 @@ func run(p Process) (err error) {
 		OwnHome:   get(config.HomeVariable) != "",
 		Version:   config.Version,
 		LogLevel:  get(config.LogVariable),
+		Lookup:    p.Lookup,
 		Dial:      func(socket string) (*grpc.ClientConn, error) { return hostclient.Dial(home.Dir, socket) },
 		Variable:  get(config.WorkspaceVariable),
 	}

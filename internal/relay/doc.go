@@ -1,5 +1,5 @@
-// Package relay serves the tools of one workspace to one MCP client. It is the only
-// package that speaks MCP.
+// Package relay serves the tools of one workspace to an MCP client over stdio, or to several
+// over HTTP. It is the only package that speaks MCP.
 //
 // A relay attaches to the daemon before it serves anything, and stays attached: when the
 // daemon goes away it comes back to the same workspace, under the same facade if that is
@@ -7,7 +7,7 @@
 //
 // # One call
 //
-// A line from the client is checked by the scanner, goes through the SDK to a tool of the
+// A line from the client, or the body of its request, is checked by the scanner, goes through the SDK to a tool of the
 // table in gen/mcptool, and from there takes the same way for every tool: arguments to
 // request, the workspace set, request to the daemon, answer to JSON. All that is known here
 // of single tools is which ones to begin with.

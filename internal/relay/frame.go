@@ -55,7 +55,23 @@ type message struct {
 	answer    bool            // to a request of ours; we make none
 	params    json.RawMessage // an object; nil where absent or null
 	requestID json.RawMessage // params.requestId
+	name, uri string          // params.name and params.uri
+	version   string          // of the protocol, as its _meta says
 	modern    bool            // follows modernVersion or a later one
+	progress  bool            // wants to be told what is done
+}
+
+// subject returns the name of what a request is about, which its headers say too; empty:
+// there is none.
+func (m *message) subject() string {
+	switch m.method {
+	case "tools/call", "prompts/get":
+		return m.name
+	case "resources/read":
+		return m.uri
+	default:
+		return ""
+	}
 }
 
 // The members that are read from here on. Each may be there once, spelled exactly:
@@ -63,7 +79,7 @@ type message struct {
 var (
 	envelopeKeys = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 	paramKeys    = []string{
-		"name", "arguments", "_meta", "requestId", "cursor",
+		"name", "uri", "arguments", "_meta", "requestId", "cursor",
 		"protocolVersion", "capabilities", "clientInfo", "inputResponses", "requestState", "notifications",
 	}
 	metaKeys = []string{
@@ -94,7 +110,7 @@ func (s *scanner) scan(line []byte) (message, *jsonrpc.Error) {
 		return message{id: m.id}, problem(jsonrpc.CodeInvalidRequest, "invalid request: it is nested deeper than %d levels; send less at once", maxDepth)
 	}
 	if !errors.Is(err, io.EOF) || !utf8.Valid(line) {
-		return message{}, problem(jsonrpc.CodeParseError, "parse error: a line is one JSON-RPC message, in UTF-8")
+		return message{}, problem(jsonrpc.CodeParseError, "parse error: what was sent is not one JSON-RPC message in UTF-8")
 	}
 	return m, s.problem
 }
@@ -102,7 +118,7 @@ func (s *scanner) scan(line []byte) (message, *jsonrpc.Error) {
 func (s *scanner) envelope(m *message) error {
 	if kind := s.dec.PeekKind(); kind != '{' {
 		if kind == '[' {
-			s.invalid("batches are not supported; send one message per line")
+			s.invalid("batches are not supported; send one message at a time")
 		} else {
 			s.invalid("a message is an object")
 		}
@@ -149,7 +165,9 @@ func (s *scanner) params(m *message) error {
 	m.params, err = s.members(paramKeys, s.badParams, func(key string) (err error) {
 		switch key {
 		case "name":
-			_, err = s.text(key, s.badParams)
+			m.name, err = s.text(key, s.badParams)
+		case "uri":
+			m.uri, err = s.text(key, s.badParams)
 		case "arguments":
 			var ok bool
 			if ok, err = s.object(key); ok {
@@ -174,11 +192,16 @@ func (s *scanner) meta(m *message) error {
 		return err
 	}
 	_, err := s.members(metaKeys, s.badParams, func(key string) (err error) {
-		if key != mcp.MetaKeyProtocolVersion {
-			return s.skip()
+		switch key {
+		case mcp.MetaKeyProtocolVersion:
+			m.version, err = s.text(key, s.badParams)
+			m.modern = m.version >= modernVersion
+		case "progressToken":
+			m.progress = s.dec.PeekKind() != 'n'
+			err = s.skip()
+		default:
+			err = s.skip()
 		}
-		version, err := s.text(key, s.badParams)
-		m.modern = version >= modernVersion
 		return err
 	})
 	return err
@@ -324,4 +347,36 @@ func (s *scanner) report(code int64, format string, args ...any) {
 	if s.problem == nil {
 		s.problem = problem(code, format, args...)
 	}
+}
+
+// trim returns a message without what may stand around it.
+func trim(text []byte) []byte {
+	return bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
+}
+
+// appendError appends the answer to a request that failed. Without an id it is about no
+// request.
+func appendError(buf []byte, id json.RawMessage, e *jsonrpc.Error) []byte {
+	text, err := json.Marshal(e)
+	if err != nil {
+		text = []byte(`{"code":-32603,"message":"internal error"}`)
+	}
+	return appendAnswer(buf, id, "error", text)
+}
+
+// appendAnswer appends the answer to a request. Neither the id nor the parts of the body are
+// looked at again.
+func appendAnswer(buf []byte, id json.RawMessage, kind string, body ...[]byte) []byte {
+	if id == nil {
+		id = json.RawMessage("null")
+	}
+	buf = append(buf, `{"jsonrpc":"2.0","id":`...)
+	buf = append(buf, id...)
+	buf = append(buf, `,"`...)
+	buf = append(buf, kind...)
+	buf = append(buf, `":`...)
+	for _, part := range body {
+		buf = append(buf, part...)
+	}
+	return append(buf, '}')
 }

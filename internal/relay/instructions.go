@@ -24,10 +24,10 @@ var firstTools = []string{
 	"compozy_host__tasks__summary", "compozy_host__tasks__list", "compozy_host__tasks__claim", "compozy_host__memory__recall",
 }
 
-// banner is the line that tells a person what is served.
-func (r *Relay) banner() string {
-	return fmt.Sprintf("compozy mcp: serving %d of %d tools for workspace %s (%s, chosen by %s) at scope %s over stdio",
-		len(r.tools), len(mcptool.Tools), printable(r.workspace.GetName(), maxName), r.workspace.GetId(), r.attachment.bound.GetChosenBy(), r.scope())
+// banner is the line that tells a person what is served, and over which transport.
+func (r *Relay) banner(transport string) string {
+	return fmt.Sprintf("compozy mcp: serving %d of %d tools for workspace %s (%s, chosen by %s) at scope %s over %s",
+		len(r.tools), len(mcptool.Tools), printable(r.workspace.GetName(), maxName), r.workspace.GetId(), r.attachment.bound.GetChosenBy(), r.scope(), transport)
 }
 
 // scope is the word for the scope that was granted.

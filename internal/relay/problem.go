@@ -13,6 +13,9 @@ import (
 // protocol once had for this are reserved and not to be sent any more.
 const codeNotInitialized = -31002
 
+// codeLeaving answers a request that was open when the relay ended.
+const codeLeaving = -31003
+
 func problem(code int64, format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }

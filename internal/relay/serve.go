@@ -34,7 +34,7 @@ const (
 // goes on nevertheless, because in is a terminal, ends with the process.
 func (r *Relay) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) error {
 	defer func() { _ = in.Close() }()
-	if _, err := fmt.Fprintln(r.stderr, r.banner()); err != nil {
+	if _, err := fmt.Fprintln(r.stderr, r.banner("stdio")); err != nil {
 		r.logger.WarnContext(ctx, "write what is served", "error", err)
 	}
 

@@ -2,7 +2,6 @@ package relay
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -247,7 +246,7 @@ func (c *stdio) settle(patience time.Duration, hurry <-chan struct{}) bool {
 
 // accept deals with a line.
 func (c *stdio) accept(line []byte) {
-	line = bytes.TrimSpace(bytes.TrimPrefix(line, []byte("\ufeff")))
+	line = trim(line)
 	switch {
 	case len(line) == 0:
 		return
@@ -386,36 +385,14 @@ func (l *lane) Write(_ context.Context, msg jsonrpc.Message) error {
 	case answer.Error != nil:
 		c.refuse(req.id, inOurWords(req.method, answer.Error))
 	default:
-		c.send(req.id, "result", before, body, after)
+		c.write(func(buf []byte) []byte { return appendAnswer(buf, req.id, "result", before, body, after) })
 	}
 	return c.broken()
 }
 
 // refuse answers a request with an error. Without an id it answers a line.
 func (c *stdio) refuse(id json.RawMessage, e *jsonrpc.Error) {
-	text, err := json.Marshal(e)
-	if err != nil {
-		text = []byte(`{"code":-32603,"message":"internal error"}`)
-	}
-	c.send(id, "error", text)
-}
-
-// send answers a request. Neither the id nor the parts of the body are looked at again.
-func (c *stdio) send(id json.RawMessage, kind string, body ...[]byte) {
-	if id == nil {
-		id = json.RawMessage("null")
-	}
-	c.write(func(buf []byte) []byte {
-		buf = append(buf, `{"jsonrpc":"2.0","id":`...)
-		buf = append(buf, id...)
-		buf = append(buf, `,"`...)
-		buf = append(buf, kind...)
-		buf = append(buf, `":`...)
-		for _, part := range body {
-			buf = append(buf, part...)
-		}
-		return append(buf, '}')
-	})
+	c.write(func(buf []byte) []byte { return appendError(buf, id, e) })
 }
 
 // write sends one line in one piece. When that fails, the connection is over.

@@ -24,7 +24,9 @@ work=$(mktemp -d)
 (cd "$here" && go test -c -o "$work/agent" ../../internal/agent)
 export COMPOZY_HOME=$work/home HOME=$work/user
 mkdir -m 700 "$HOME"
-trap '"$compozy" daemon stop >/dev/null 2>&1; rm -rf "$work"' EXIT
+trap 'kill $(jobs -p) 2>/dev/null; "$compozy" daemon stop >/dev/null 2>&1; rm -rf "$work"' EXIT
+COMPOZY_MCP_SERVE_TOKEN=$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')
+export COMPOZY_MCP_SERVE_TOKEN
 
 # Clients call as fast as they can.
 mkdir -m 700 "$COMPOZY_HOME"
@@ -53,6 +55,17 @@ serve() {
 	printf '%s\n' "$compozy" mcp serve --workspace "$work/$1" --tools all --allow-destructive
 }
 
+# serve_http serves a new workspace over HTTP, and sets url.
+serve_http() {
+	local command
+	mapfile -t command < <(serve "$1")
+	"${command[@]}" --transport http --listen 127.0.0.1:0 2>"$work/$1.served" &
+	until url=$(grep -o 'http://.*/mcp$' "$work/$1.served"); do
+		kill -0 $! 2>/dev/null || { cat "$work/$1.served" >&2; return 1; }
+		sleep 0.1
+	done
+}
+
 fail=0
 report() { # name, exit status, output
 	if [ "$2" = 0 ]; then
@@ -65,7 +78,7 @@ report() { # name, exit status, output
 try() { # name, command...
 	local name=$1 out status=0
 	shift
-	out=$(timeout 120 "$@" 2>"$work/stderr") || status=$?
+	out=$("$@" 2>"$work/stderr") || status=$?
 	[ "$status" = 0 ] || out="exit $status: $(tail -c 2000 <<<"$out") $(tail -c 2000 "$work/stderr")"
 	report "$name" "$status" "$out"
 }
@@ -75,32 +88,35 @@ node=$(compgen -G "$here/node_modules/node-*/bin/node" | head -n 1 || true)
 [ -n "$node" ] || node=node
 
 mapfile -t command < <(serve sdk1)
-try "TypeScript SDK 1" "$node" "$here/sdk1.mjs" "${command[@]}"
+try "TypeScript SDK 1" timeout 120 "$node" "$here/sdk1.mjs" "${command[@]}"
 mapfile -t command < <(serve sdk2)
-try "TypeScript SDK 2" "$node" "$here/sdk2.mjs" "${command[@]}"
+try "TypeScript SDK 2" timeout 120 "$node" "$here/sdk2.mjs" "${command[@]}"
+serve_http http1
+try "TypeScript SDK 1, HTTP" timeout 120 "$node" "$here/sdk1.mjs" "$url"
+serve_http http2
+try "TypeScript SDK 2, HTTP" timeout 120 "$node" "$here/sdk2.mjs" "$url"
 
-inspector() { # era
-	"$node" "$here/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js" --cli \
-		--protocol-era "$1" --method tools/list --strict --format json -q -e "COMPOZY_HOME=$COMPOZY_HOME" -- "${command[@]}" >"$work/list.json" &&
+inspector() { # era, where the relay is
+	local era=$1
+	shift
+	timeout 60 "$node" "$here/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js" --cli \
+		--protocol-era "$era" --method tools/list --strict --format json -q "$@" >"$work/list.json" &&
 		"$node" -e 'console.log(JSON.parse(require("fs").readFileSync(process.argv[1])).result.tools.length + " tools, no finding")' "$work/list.json"
 }
 mapfile -t command < <(serve inspector)
 for era in legacy modern; do
-	status=0
-	out=$(inspector "$era" 2>"$work/stderr") || status=$?
-	[ "$status" = 0 ] || out="exit $status: $(tail -c 2000 "$work/stderr")"
-	report "Inspector, $era era" "$status" "$out"
+	try "Inspector, $era era" inspector "$era" -e "COMPOZY_HOME=$COMPOZY_HOME" -- "${command[@]}"
+	try "Inspector, $era era, HTTP" inspector "$era" --transport http --server-url "$url" --header "Authorization: Bearer $COMPOZY_MCP_SERVE_TOKEN"
 done
 
 claude=$(compgen -G "$here/node_modules/@anthropic-ai/claude-code-*/claude" | head -n 1 || true)
-if [ -n "$claude" ]; then
-	mapfile -t command < <(serve claude)
-	status=0
-	"$claude" mcp add --scope user compozy-workspace -- "${command[@]}" >"$work/stderr" 2>&1 || status=$?
-	out=$(cd "$work/claude" && timeout 60 "$claude" mcp list 2>&1) || status=$?
-	grep -q 'compozy-workspace: .*Connected' <<<"$out" || status=1
-	report "Claude Code, mcp list" "$status" "$(grep -F compozy-workspace <<<"$out" | sed 's/: .* - / /' || echo "$out")"
-else
-	report "Claude Code, mcp list" 1 "no build for this platform is installed"
-fi
+connects() { # what is added, as claude mcp add takes it
+	"$claude" mcp add --scope user compozy-workspace "$@" >&2
+	(cd "$work/claude" && timeout 60 "$claude" mcp list 2>&1) >"$work/list"
+	"$claude" mcp remove --scope user compozy-workspace >&2
+	grep 'compozy-workspace: .*Connected' "$work/list" | sed 's/: .* - / /'
+}
+mapfile -t command < <(serve claude)
+try "Claude Code, mcp list" connects -- "${command[@]}"
+try "Claude Code, mcp list, HTTP" connects --transport http --header 'Authorization: Bearer ${COMPOZY_MCP_SERVE_TOKEN}' -- "$url"
 exit $fail

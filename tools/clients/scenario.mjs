@@ -1,3 +1,6 @@
+// What a client over HTTP sends with each request.
+export const headers = { Authorization: `Bearer ${process.env.COMPOZY_MCP_SERVE_TOKEN}` };
+
 // One call of every published tool, in an order in which each can succeed. A step is a
 // tool's family and verb with its arguments; later steps name tasks by the handles that
 // a new workspace gives out (t1, t2, ...) and memories by key. Arguments that an earlier

@@ -1,10 +1,15 @@
-// The official TypeScript SDK, version 2: node sdk2.mjs COMMAND ARGS...
-import { Client } from "@modelcontextprotocol/client";
+// The official TypeScript SDK, version 2: node sdk2.mjs COMMAND ARGS..., or node sdk2.mjs URL
+// with the token in COMPOZY_MCP_SERVE_TOKEN.
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { StdioClientTransport } from "@modelcontextprotocol/client/stdio";
-import { run } from "./scenario.mjs";
+import { headers, run } from "./scenario.mjs";
 
 const [command, ...args] = process.argv.slice(2);
 const client = new Client({ name: "sdk2", version: "2" }, { versionNegotiation: { mode: "auto" } });
-await client.connect(new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" }));
+await client.connect(
+  command.startsWith("http:")
+    ? new StreamableHTTPClientTransport(new URL(command), { requestInit: { headers } })
+    : new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" }),
+);
 console.log(await run(client));
 await client.close();

@@ -49,6 +49,8 @@ type Env struct {
 	Version string
 	// LogLevel is what COMPOZY_LOG says; empty: nothing.
 	LogLevel string
+	// Lookup reads a variable that the command line names.
+	Lookup func(name string) (string, bool)
 	// Dial returns a connection to the daemon that listens at a socket.
 	Dial func(socket string) (*grpc.ClientConn, error)
 
