@@ -140,7 +140,8 @@ type daemon struct {
 	network    *network.Service
 	events     *event.Log
 	audit      *audit.Log
-	notify     *notifier   // nil: the settings name no command
+	notify     *notifier // nil: the settings name no command
+	changes    *changes
 	dispatcher *dispatcher // nil: the settings want none
 	db         *storage.DB
 	keep       time.Duration // for which events and client keys are kept
@@ -206,6 +207,10 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	if err != nil {
 		return nil, err
 	}
+	news, err := follow(ctx, db, events, workspaces.List(), logger)
+	if err != nil {
+		return nil, err
+	}
 	validator, err := protovalidate.New()
 	if err != nil {
 		return nil, fmt.Errorf("build validator: %w", err)
@@ -245,7 +250,7 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 	}
 	return &daemon{
 		dispatcher: ready,
-		server:     server, chain: ch, service: about, facades: facades, sessions: sessions, tasks: tasks, network: messages, events: events, audit: records, notify: notify, db: db,
+		server:     server, chain: ch, service: about, facades: facades, sessions: sessions, tasks: tasks, network: messages, events: events, audit: records, notify: notify, changes: &changes{news: news, facades: facades}, db: db,
 		keep: keepFor(cfg.Settings.Events), logger: logger, now: now,
 	}, nil
 }
@@ -256,6 +261,7 @@ func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
 	var g errgroup.Group
 	g.Go(func() error { d.audit.Run(context.WithoutCancel(ctx), recorded); return nil })
 	g.Go(func() error { d.facades.Run(ctx); return nil })
+	g.Go(func() error { d.changes.run(ctx); return nil })
 	if d.notify != nil {
 		g.Go(func() error { d.notify.Run(ctx); return nil })
 	}

@@ -5,16 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 
 	"compozy.dev/compozy/internal/event"
-	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/workspace"
@@ -25,14 +22,12 @@ const (
 	notifyTimeout = 10 * time.Second // that one run may take
 	notifyAtOnce  = 4                // things that are told one by one when many happen at once
 	notifyLength  = 200              // characters of a text
-	notifyPage    = 200              // events read at once
 )
 
 // notifierConfig says what a notifier works with. All fields are required.
 type notifierConfig struct {
 	// Command is the operator's program and its arguments.
 	Command []string
-	Events  *event.Log
 	// Name returns the name of a workspace, and no for one that is not registered.
 	Name    func(id string) (name string, ok bool)
 	Secrets *redact.Set
@@ -47,11 +42,7 @@ type notifierConfig struct {
 type notifier struct {
 	notifierConfig
 
-	told map[string]int64 // by workspace: the last event that was looked at
-
-	mu    sync.Mutex
-	dirty map[string]bool // workspaces in which something happened since
-	woken chan struct{}   // has a token when dirty is not empty
+	news *follower
 }
 
 // notifies returns the notifier of a daemon; nil where there is no command.
@@ -59,55 +50,25 @@ func notifies(ctx context.Context, command []string, db *storage.DB, events *eve
 	if len(command) == 0 {
 		return nil, nil //nolint:nilnil // nothing to do, and nothing wrong
 	}
-	var ids []string
-	for _, ws := range workspaces.List() {
-		ids = append(ids, ws.ID)
+	news, err := follow(ctx, db, events, workspaces.List(), logger)
+	if err != nil {
+		return nil, err
 	}
-	n, err := newNotifier(ctx, notifierConfig{
-		Command: command, Events: events, Secrets: secrets, Logger: logger, Every: notifyEvery,
-		Name: func(id string) (string, bool) {
-			ws, err := workspaces.Get(id)
-			return ws.Name, err == nil
+	return &notifier{
+		notifierConfig: notifierConfig{
+			Command: command, Secrets: secrets, Logger: logger, Every: notifyEvery,
+			Name: func(id string) (string, bool) {
+				ws, err := workspaces.Get(id)
+				return ws.Name, err == nil
+			},
 		},
-	}, ids)
-	if err == nil {
-		db.OnCommit(n.Committed)
-	}
-	return n, err
-}
-
-// newNotifier returns a notifier that tells what happens in the workspaces from now on.
-func newNotifier(ctx context.Context, cfg notifierConfig, workspaces []string) (*notifier, error) {
-	n := &notifier{notifierConfig: cfg, told: map[string]int64{}, dirty: map[string]bool{}, woken: make(chan struct{}, 1)}
-	for _, ws := range workspaces {
-		last, err := cfg.Events.Last(ctx, ws)
-		if err != nil {
-			return nil, err
-		}
-		n.told[ws] = last
-	}
-	return n, nil
-}
-
-// Committed is called after each commit in a workspace. It does not block.
-func (n *notifier) Committed(workspace string) {
-	n.mu.Lock()
-	n.dirty[workspace] = true
-	n.mu.Unlock()
-	select {
-	case n.woken <- struct{}{}:
-	default:
-	}
+		news: news,
+	}, nil
 }
 
 // Run tells what happens until ctx ends.
 func (n *notifier) Run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-n.woken:
-		}
+	for n.news.wait(ctx) {
 		for _, text := range n.texts(ctx) {
 			n.tell(ctx, text)
 			select {
@@ -121,18 +82,13 @@ func (n *notifier) Run(ctx context.Context) {
 
 // texts returns what there is to tell since the last time.
 func (n *notifier) texts(ctx context.Context) []string {
-	n.mu.Lock()
-	dirty := slices.Sorted(maps.Keys(n.dirty))
-	clear(n.dirty)
-	n.mu.Unlock()
 	var texts []string
-	for _, ws := range dirty {
+	for ws, events := range n.news.take(ctx) {
 		name, ok := n.Name(ws)
 		if !ok {
-			delete(n.told, ws) // it was removed
-			continue
+			continue // it was removed
 		}
-		for _, e := range n.news(ctx, ws) {
+		for _, e := range events {
 			if text, ok := notice(name, e); ok {
 				texts = append(texts, text)
 			}
@@ -142,25 +98,6 @@ func (n *notifier) texts(ctx context.Context) []string {
 		texts = append(texts[:notifyAtOnce], fmt.Sprintf("%d more wait for you; see: compozy attention", more))
 	}
 	return texts
-}
-
-// news returns the events of a workspace since the last time.
-func (n *notifier) news(ctx context.Context, ws string) []event.Event {
-	var news []event.Event
-	for {
-		page, err := n.Events.After(ctx, ws, n.told[ws], notifyPage)
-		if fault.Of(err) == fault.CursorExpired {
-			n.told[ws], err = n.Events.Last(ctx, ws)
-		}
-		if err != nil && ctx.Err() == nil {
-			n.Logger.ErrorContext(ctx, "cannot read what to notify of", "error", err)
-		}
-		if len(page) == 0 {
-			return news
-		}
-		n.told[ws] = page[len(page)-1].Seq
-		news = append(news, page...)
-	}
 }
 
 // notice returns what a person is told of an event; no: nothing.

@@ -14,6 +14,7 @@ import (
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/workspace"
 )
 
 // notified is a notifier that runs a real program, which writes down its arguments.
@@ -41,15 +42,19 @@ func newNotified(t *testing.T, script string) *notified {
 		t.Fatal(err)
 	}
 	n.happen(t, event.Event{Workspace: "ws_1", Kind: "session.failed", Handle: "s1"}) // before the daemon started
-	n.notifier, err = newNotifier(t.Context(), notifierConfig{
-		Command: []string{program, n.out, "Compozy"}, Events: event.New(db), Secrets: redact.New("hunter2hunter2"),
-		Name:   func(id string) (string, bool) { return strings.TrimPrefix(id, "ws_") + "st", id != "ws_gone" },
-		Logger: slog.New(slog.DiscardHandler), Every: time.Microsecond,
-	}, []string{"ws_1"})
+	logger := slog.New(slog.DiscardHandler)
+	news, err := follow(t.Context(), db, event.New(db), []workspace.Workspace{{ID: "ws_1"}}, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.OnCommit(n.Committed)
+	n.notifier = &notifier{
+		notifierConfig: notifierConfig{
+			Command: []string{program, n.out, "Compozy"}, Secrets: redact.New("hunter2hunter2"),
+			Name:   func(id string) (string, bool) { return strings.TrimPrefix(id, "ws_") + "st", id != "ws_gone" },
+			Logger: logger, Every: time.Microsecond,
+		},
+		news: news,
+	}
 	done := make(chan struct{})
 	go func() { n.Run(t.Context()); close(done) }()
 	t.Cleanup(func() { <-done })

@@ -35,6 +35,35 @@ type Facade struct {
 	told    chan *facadev1.Progress
 	ended   chan struct{}
 	why     error // set before ended is closed
+
+	changes bool           // whether it wants to be told what changes
+	stirred chan struct{}  // has a token when changed is not empty
+	changed map[Thing]bool // since it was told last; guarded by the registry's mutex
+}
+
+// Thing is something that a relay mirrors.
+type Thing struct {
+	Kind ThingKind
+	// Name is a document's name, or a session's handle.
+	Name string
+}
+
+// ThingKind is a kind of things.
+type ThingKind int
+
+// The kinds of things that facades are told of.
+const (
+	Document ThingKind = iota
+	Session
+)
+
+// newFacade returns a facade that is not bound yet, which is a session's if the call is.
+func newFacade(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant, changes bool) *Facade {
+	return &Facade{
+		Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, changes: changes,
+		told: make(chan *facadev1.Progress, maxTold), ended: make(chan struct{}),
+		stirred: make(chan struct{}, 1), changed: map[Thing]bool{},
+	}
 }
 
 // Principal returns who the facade's calls are made by: the session that the relay belongs
@@ -115,11 +144,11 @@ func (r *Registry) Run(ctx context.Context) {
 }
 
 // Attach binds a connection to a workspace as a new facade, which is a session's if the
-// call is. The secret proves to a later daemon that the facade is taken up by the relay
-// that had it.
-func (r *Registry) Attach(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant) (f *Facade, secret string, err error) {
+// call is, and told what changes if it wants to be. The secret proves to a later daemon that
+// the facade is taken up by the relay that had it.
+func (r *Registry) Attach(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant, changes bool) (f *Facade, secret string, err error) {
 	secret = rand.Text()
-	f = &Facade{Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, told: make(chan *facadev1.Progress, maxTold), ended: make(chan struct{})}
+	f = newFacade(ctx, conn, ws, grant, changes)
 	err = r.cfg.DB.Do(ctx, func(tx *storage.Tx) error {
 		f.ID = r.cfg.NewID(tx.Now())
 		return insert(tx, row{id: f.ID, workspace: ws.ID, secretHash: hash(secret), principal: f.Principal().String()})
@@ -133,7 +162,7 @@ func (r *Registry) Attach(ctx context.Context, conn uint64, ws workspace.Workspa
 // Resume binds a connection to a facade that a daemon before had. One that ended, that is
 // of another workspace or another principal, or whose secret is another, is a NotFound:
 // the relay then attaches anew.
-func (r *Registry) Resume(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant, id, secret string) (*Facade, error) {
+func (r *Registry) Resume(ctx context.Context, conn uint64, ws workspace.Workspace, grant Grant, changes bool, id, secret string) (*Facade, error) {
 	gone := fault.New(fault.NotFound, "facade %q has ended; attach anew", id)
 	var kept row
 	err := r.cfg.DB.View(ctx, func(tx *storage.Tx) (err error) {
@@ -146,7 +175,8 @@ func (r *Registry) Resume(ctx context.Context, conn uint64, ws workspace.Workspa
 	if err != nil {
 		return nil, err
 	}
-	f := &Facade{ID: id, Workspace: ws, Grant: grant, session: sessionOf(ctx), conn: conn, told: make(chan *facadev1.Progress, maxTold), ended: make(chan struct{})}
+	f := newFacade(ctx, conn, ws, grant, changes)
+	f.ID = id
 	if kept.workspace != ws.ID || kept.principal != f.Principal().String() || subtle.ConstantTimeCompare([]byte(kept.secretHash), []byte(hash(secret))) != 1 {
 		return nil, gone
 	}
@@ -225,14 +255,52 @@ func (f *Facade) Tell(call, message string) {
 	}
 }
 
+// Changed has the facades of a workspace told that things changed, those that want to be. It
+// never waits: what a facade has not been told yet it is told once.
+func (r *Registry) Changed(workspace string, things []Thing) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.byID {
+		if !f.changes || f.Workspace.ID != workspace || len(things) == 0 {
+			continue
+		}
+		for _, t := range things {
+			f.changed[t] = true
+		}
+		select {
+		case f.stirred <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// news returns what a facade has not been told yet.
+func (r *Registry) news(f *Facade) *facadev1.Changed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &facadev1.Changed{}
+	for t := range f.changed {
+		switch t.Kind {
+		case Document:
+			c.Documents = append(c.Documents, t.Name)
+		case Session:
+			c.Sessions = append(c.Sessions, t.Name)
+		}
+	}
+	clear(f.changed)
+	return c
+}
+
 // Wait hands what the facade is told to send, and returns when the facade is over: because
 // its stream ended (ctx), or because of the daemon, with the reason. By then what belonged
 // to it is released, unless the daemon is stopping: then it is kept for the next one.
-func (r *Registry) Wait(ctx context.Context, f *Facade, send func(*facadev1.Progress)) error {
+func (r *Registry) Wait(ctx context.Context, f *Facade, send func(*facadev1.AttachResponse)) error {
 	for over := false; !over; {
 		select {
 		case p := <-f.told:
-			send(p)
+			send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Progress{Progress: p}})
+		case <-f.stirred:
+			send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Changed{Changed: r.news(f)}})
 		case <-ctx.Done():
 			over = true
 		case <-f.ended:

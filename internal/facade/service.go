@@ -72,18 +72,17 @@ func (s *Service) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamin
 	secret := req.GetSecret()
 	var f *Facade
 	if req.GetFacadeId() != "" {
-		f, err = s.cfg.Registry.Resume(ctx, s.cfg.Conn(ctx), ws, grant, req.GetFacadeId(), secret)
+		f, err = s.cfg.Registry.Resume(ctx, s.cfg.Conn(ctx), ws, grant, req.GetChanges(), req.GetFacadeId(), secret)
 	} else {
-		f, secret, err = s.cfg.Registry.Attach(ctx, s.cfg.Conn(ctx), ws, grant)
+		f, secret, err = s.cfg.Registry.Attach(ctx, s.cfg.Conn(ctx), ws, grant, req.GetChanges())
 	}
 	if err != nil {
 		return err
 	}
 	// Sending fails only when the stream is over, which Wait then sees.
-	_ = stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Attached{Attached: s.attached(f, secret, chosenBy)}})
-	return s.cfg.Registry.Wait(ctx, f, func(p *facadev1.Progress) {
-		_ = stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Progress{Progress: p}})
-	})
+	send := func(resp *facadev1.AttachResponse) { _ = stream.Send(resp) }
+	send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Attached{Attached: s.attached(f, secret, chosenBy)}})
+	return s.cfg.Registry.Wait(ctx, f, send)
 }
 
 func (s *Service) attached(f *Facade, secret, chosenBy string) *facadev1.Attached {

@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -218,11 +219,12 @@ func (st *store) rename(r Resource, name string) (Resource, error) {
 	if err != nil {
 		return Resource{}, err
 	}
+	was := r.Name
 	r.Name = name
 	if r, err = st.next(r, "rename", text); err != nil {
 		return Resource{}, err
 	}
-	return r, st.record(r, "renamed")
+	return r, st.happened(r, "renamed", was)
 }
 
 // next writes a changed record as its next version.
@@ -381,9 +383,25 @@ func (st *store) put(r Resource) error {
 	return nil
 }
 
+// Happening is the data of an event.
+type Happening struct {
+	// Kind and Name are those of the resource.
+	Kind Kind   `json:"kind"`
+	Name string `json:"name"`
+	// Was is its name before; empty: it has kept that.
+	Was string `json:"was,omitempty"`
+}
+
 // record appends to the log what happened to a resource.
-func (st *store) record(r Resource, what string) error {
-	_, err := event.Append(st.tx, event.Event{Workspace: st.workspace, Kind: "resource." + what, Subject: r.ID, Principal: st.by.String()})
+func (st *store) record(r Resource, what string) error { return st.happened(r, what, "") }
+
+// happened is record for a resource that had another name before.
+func (st *store) happened(r Resource, what, was string) error {
+	data, err := json.Marshal(Happening{Kind: r.Kind, Name: r.Name, Was: was})
+	if err != nil {
+		return fmt.Errorf("record what happened to resource %s: %w", r.ID, err)
+	}
+	_, err = event.Append(st.tx, event.Event{Workspace: st.workspace, Kind: "resource." + what, Subject: r.ID, Principal: st.by.String(), Data: string(data)})
 	return err
 }
 

@@ -39,7 +39,9 @@ type AttachRequest struct {
 	// The facade to take up again after the daemon was gone; empty for a new one.
 	FacadeId string `protobuf:"bytes,5,opt,name=facade_id,json=facadeId,proto3" json:"facade_id,omitempty"`
 	// The secret that came with that facade.
-	Secret        string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
+	Secret string `protobuf:"bytes,6,opt,name=secret,proto3" json:"secret,omitempty"`
+	// Whether to be told which documents and sessions change.
+	Changes       bool `protobuf:"varint,7,opt,name=changes,proto3" json:"changes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -116,6 +118,13 @@ func (x *AttachRequest) GetSecret() string {
 	return ""
 }
 
+func (x *AttachRequest) GetChanges() bool {
+	if x != nil {
+		return x.Changes
+	}
+	return false
+}
+
 // AttachResponse is one message of an attach stream.
 type AttachResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -125,6 +134,7 @@ type AttachResponse struct {
 	//
 	//	*AttachResponse_Attached
 	//	*AttachResponse_Progress
+	//	*AttachResponse_Changed
 	Event         isAttachResponse_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -185,6 +195,15 @@ func (x *AttachResponse) GetProgress() *Progress {
 	return nil
 }
 
+func (x *AttachResponse) GetChanged() *Changed {
+	if x != nil {
+		if x, ok := x.Event.(*AttachResponse_Changed); ok {
+			return x.Changed
+		}
+	}
+	return nil
+}
+
 type isAttachResponse_Event interface {
 	isAttachResponse_Event()
 }
@@ -199,9 +218,72 @@ type AttachResponse_Progress struct {
 	Progress *Progress `protobuf:"bytes,2,opt,name=progress,proto3,oneof"`
 }
 
+type AttachResponse_Changed struct {
+	// What is not any more as it was.
+	Changed *Changed `protobuf:"bytes,3,opt,name=changed,proto3,oneof"`
+}
+
 func (*AttachResponse_Attached) isAttachResponse_Event() {}
 
 func (*AttachResponse_Progress) isAttachResponse_Event() {}
+
+func (*AttachResponse_Changed) isAttachResponse_Event() {}
+
+// Changed tells what changed in the workspace since the message before. What changes often
+// is told at most twice a second, and the last change always.
+type Changed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Names of documents whose text, name or comments changed, also those that were removed.
+	Documents []string `protobuf:"bytes,1,rep,name=documents,proto3" json:"documents,omitempty"`
+	// Handles of sessions that changed their state, as at the beginning and end of a turn.
+	Sessions      []string `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Changed) Reset() {
+	*x = Changed{}
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Changed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Changed) ProtoMessage() {}
+
+func (x *Changed) ProtoReflect() protoreflect.Message {
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Changed.ProtoReflect.Descriptor instead.
+func (*Changed) Descriptor() ([]byte, []int) {
+	return file_compozy_facade_v1_facade_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Changed) GetDocuments() []string {
+	if x != nil {
+		return x.Documents
+	}
+	return nil
+}
+
+func (x *Changed) GetSessions() []string {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
 
 // Progress tells of a call that was sent with metadata "compozy-call". None comes after
 // the call's answer was sent; what a relay cannot take fast enough is left out.
@@ -217,7 +299,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_compozy_facade_v1_facade_proto_msgTypes[2]
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -229,7 +311,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_facade_v1_facade_proto_msgTypes[2]
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -242,7 +324,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_compozy_facade_v1_facade_proto_rawDescGZIP(), []int{2}
+	return file_compozy_facade_v1_facade_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Progress) GetCall() string {
@@ -288,7 +370,7 @@ type Attached struct {
 
 func (x *Attached) Reset() {
 	*x = Attached{}
-	mi := &file_compozy_facade_v1_facade_proto_msgTypes[3]
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -300,7 +382,7 @@ func (x *Attached) String() string {
 func (*Attached) ProtoMessage() {}
 
 func (x *Attached) ProtoReflect() protoreflect.Message {
-	mi := &file_compozy_facade_v1_facade_proto_msgTypes[3]
+	mi := &file_compozy_facade_v1_facade_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -313,7 +395,7 @@ func (x *Attached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attached.ProtoReflect.Descriptor instead.
 func (*Attached) Descriptor() ([]byte, []int) {
-	return file_compozy_facade_v1_facade_proto_rawDescGZIP(), []int{3}
+	return file_compozy_facade_v1_facade_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Attached) GetFacadeId() string {
@@ -390,18 +472,23 @@ var File_compozy_facade_v1_facade_proto protoreflect.FileDescriptor
 
 const file_compozy_facade_v1_facade_proto_rawDesc = "" +
 	"\n" +
-	"\x1ecompozy/facade/v1/facade.proto\x12\x11compozy.facade.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1acompozy/tool/v1/tool.proto\x1a$compozy/workspace/v1/workspace.proto\"\x90\x02\n" +
+	"\x1ecompozy/facade/v1/facade.proto\x12\x11compozy.facade.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1acompozy/tool/v1/tool.proto\x1a$compozy/workspace/v1/workspace.proto\"\xaa\x02\n" +
 	"\rAttachRequest\x12!\n" +
 	"\aversion\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\aversion\x12B\n" +
 	"\bselector\x18\x02 \x01(\v2\x1e.compozy.workspace.v1.SelectorB\x06\xbaH\x03\xc8\x01\x01R\bselector\x126\n" +
 	"\x05scope\x18\x03 \x01(\x0e2\x16.compozy.tool.v1.ScopeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05scope\x12+\n" +
 	"\x11allow_destructive\x18\x04 \x01(\bR\x10allowDestructive\x12\x1b\n" +
 	"\tfacade_id\x18\x05 \x01(\tR\bfacadeId\x12\x16\n" +
-	"\x06secret\x18\x06 \x01(\tR\x06secret\"\x8f\x01\n" +
+	"\x06secret\x18\x06 \x01(\tR\x06secret\x12\x18\n" +
+	"\achanges\x18\a \x01(\bR\achanges\"\xc7\x01\n" +
 	"\x0eAttachResponse\x129\n" +
 	"\battached\x18\x01 \x01(\v2\x1b.compozy.facade.v1.AttachedH\x00R\battached\x129\n" +
-	"\bprogress\x18\x02 \x01(\v2\x1b.compozy.facade.v1.ProgressH\x00R\bprogressB\a\n" +
-	"\x05event\"8\n" +
+	"\bprogress\x18\x02 \x01(\v2\x1b.compozy.facade.v1.ProgressH\x00R\bprogress\x126\n" +
+	"\achanged\x18\x03 \x01(\v2\x1a.compozy.facade.v1.ChangedH\x00R\achangedB\a\n" +
+	"\x05event\"C\n" +
+	"\aChanged\x12\x1c\n" +
+	"\tdocuments\x18\x01 \x03(\tR\tdocuments\x12\x1a\n" +
+	"\bsessions\x18\x02 \x03(\tR\bsessions\"8\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04call\x18\x01 \x01(\tR\x04call\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\xe2\x02\n" +
@@ -433,30 +520,32 @@ func file_compozy_facade_v1_facade_proto_rawDescGZIP() []byte {
 	return file_compozy_facade_v1_facade_proto_rawDescData
 }
 
-var file_compozy_facade_v1_facade_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_compozy_facade_v1_facade_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_compozy_facade_v1_facade_proto_goTypes = []any{
 	(*AttachRequest)(nil),  // 0: compozy.facade.v1.AttachRequest
 	(*AttachResponse)(nil), // 1: compozy.facade.v1.AttachResponse
-	(*Progress)(nil),       // 2: compozy.facade.v1.Progress
-	(*Attached)(nil),       // 3: compozy.facade.v1.Attached
-	(*v1.Selector)(nil),    // 4: compozy.workspace.v1.Selector
-	(v11.Scope)(0),         // 5: compozy.tool.v1.Scope
-	(*v1.Workspace)(nil),   // 6: compozy.workspace.v1.Workspace
+	(*Changed)(nil),        // 2: compozy.facade.v1.Changed
+	(*Progress)(nil),       // 3: compozy.facade.v1.Progress
+	(*Attached)(nil),       // 4: compozy.facade.v1.Attached
+	(*v1.Selector)(nil),    // 5: compozy.workspace.v1.Selector
+	(v11.Scope)(0),         // 6: compozy.tool.v1.Scope
+	(*v1.Workspace)(nil),   // 7: compozy.workspace.v1.Workspace
 }
 var file_compozy_facade_v1_facade_proto_depIdxs = []int32{
-	4, // 0: compozy.facade.v1.AttachRequest.selector:type_name -> compozy.workspace.v1.Selector
-	5, // 1: compozy.facade.v1.AttachRequest.scope:type_name -> compozy.tool.v1.Scope
-	3, // 2: compozy.facade.v1.AttachResponse.attached:type_name -> compozy.facade.v1.Attached
-	2, // 3: compozy.facade.v1.AttachResponse.progress:type_name -> compozy.facade.v1.Progress
-	6, // 4: compozy.facade.v1.Attached.workspace:type_name -> compozy.workspace.v1.Workspace
-	5, // 5: compozy.facade.v1.Attached.scope:type_name -> compozy.tool.v1.Scope
-	0, // 6: compozy.facade.v1.FacadeService.Attach:input_type -> compozy.facade.v1.AttachRequest
-	1, // 7: compozy.facade.v1.FacadeService.Attach:output_type -> compozy.facade.v1.AttachResponse
-	7, // [7:8] is the sub-list for method output_type
-	6, // [6:7] is the sub-list for method input_type
-	6, // [6:6] is the sub-list for extension type_name
-	6, // [6:6] is the sub-list for extension extendee
-	0, // [0:6] is the sub-list for field type_name
+	5, // 0: compozy.facade.v1.AttachRequest.selector:type_name -> compozy.workspace.v1.Selector
+	6, // 1: compozy.facade.v1.AttachRequest.scope:type_name -> compozy.tool.v1.Scope
+	4, // 2: compozy.facade.v1.AttachResponse.attached:type_name -> compozy.facade.v1.Attached
+	3, // 3: compozy.facade.v1.AttachResponse.progress:type_name -> compozy.facade.v1.Progress
+	2, // 4: compozy.facade.v1.AttachResponse.changed:type_name -> compozy.facade.v1.Changed
+	7, // 5: compozy.facade.v1.Attached.workspace:type_name -> compozy.workspace.v1.Workspace
+	6, // 6: compozy.facade.v1.Attached.scope:type_name -> compozy.tool.v1.Scope
+	0, // 7: compozy.facade.v1.FacadeService.Attach:input_type -> compozy.facade.v1.AttachRequest
+	1, // 8: compozy.facade.v1.FacadeService.Attach:output_type -> compozy.facade.v1.AttachResponse
+	8, // [8:9] is the sub-list for method output_type
+	7, // [7:8] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_compozy_facade_v1_facade_proto_init() }
@@ -467,6 +556,7 @@ func file_compozy_facade_v1_facade_proto_init() {
 	file_compozy_facade_v1_facade_proto_msgTypes[1].OneofWrappers = []any{
 		(*AttachResponse_Attached)(nil),
 		(*AttachResponse_Progress)(nil),
+		(*AttachResponse_Changed)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -474,7 +564,7 @@ func file_compozy_facade_v1_facade_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_compozy_facade_v1_facade_proto_rawDesc), len(file_compozy_facade_v1_facade_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
