@@ -19,7 +19,14 @@ import (
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Error  json.RawMessage `json:"error"`
+	Method string          `json:"method"`
+	Params struct {
+		URI string `json:"uri"`
+	} `json:"params"`
 	Result struct {
+		Contents []struct {
+			Text string `json:"text"`
+		} `json:"contents"`
 		Content []struct {
 			Text string `json:"text"`
 		} `json:"content"`

@@ -63,6 +63,7 @@ type attachment struct {
 	bound  *facadev1.Attached // the first one; what it grants holds for good
 
 	followed followers // calls whose progress the stream tells
+	watch    watch     // resources of which it tells that they change
 
 	stop context.CancelFunc // ends the stream and the goroutine
 	done chan struct{}      // closed when the goroutine has ended
@@ -167,11 +168,15 @@ func (a *attachment) keep(ctx context.Context, s stream, req *facadev1.AttachReq
 			if p := event.GetProgress(); p != nil {
 				a.followed.tell(p)
 			}
+			if c := event.GetChanged(); c != nil {
+				a.watch.changed(c)
+			}
 		}
 		lost := a.set(nil, nil)
 		close(lost.ended)
 		req.FacadeId, req.Secret = lost.facade, lost.secret
 		s = a.again(ctx, req)
+		a.watch.changed(nil) // nobody was told what happened meanwhile
 	}
 }
 

@@ -69,6 +69,7 @@ func TestAttachAsksForWhatWasConfigured(t *testing.T) {
 		Selector:         &workspacev1.Selector{Reference: "api", Source: "--workspace", Directory: "/home/ada/api/sub"},
 		Scope:            toolv1.Scope_SCOPE_OPERATE,
 		AllowDestructive: true,
+		Changes:          true,
 	}
 	if got := h.attached()[0]; !proto.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -107,7 +108,7 @@ func TestRestartOfTheDaemonIsHidden(t *testing.T) {
 	last := attaches[len(attaches)-1]
 	want := &facadev1.AttachRequest{
 		Version: "0.1.0", FacadeId: "fac_1", Secret: "secret-of-fac_1",
-		Selector: &workspacev1.Selector{Reference: workspaceID, Source: "the attached workspace"},
+		Selector: &workspacev1.Selector{Reference: workspaceID, Source: "the attached workspace"}, Changes: true,
 	}
 	if !proto.Equal(last, want) {
 		t.Errorf("attached again with %v, want %v", last, want)

@@ -45,6 +45,7 @@ type host struct {
 	answer func(ctx context.Context, call call) (proto.Message, error)
 
 	progress chan *facadev1.Progress // is told over the attach stream
+	changed  chan *facadev1.Changed  // and so is this
 
 	server *grpc.Server
 	served chan struct{}
@@ -66,7 +67,7 @@ type call struct {
 
 func newHost(tb testing.TB) *host {
 	tb.Helper()
-	h := &host{socket: filepath.Join(tb.TempDir(), "s"), bound: map[string]bool{}, progress: make(chan *facadev1.Progress)}
+	h := &host{socket: filepath.Join(tb.TempDir(), "s"), bound: map[string]bool{}, progress: make(chan *facadev1.Progress), changed: make(chan *facadev1.Changed)}
 	h.grants = &facadev1.Attached{
 		Workspace: &workspacev1.Workspace{Id: workspaceID, Name: "api", Root: "/home/ada/api"},
 		ChosenBy:  "--workspace",
@@ -141,6 +142,10 @@ func (h *host) Attach(req *facadev1.AttachRequest, stream grpc.ServerStreamingSe
 		select {
 		case p := <-h.progress:
 			if err := stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Progress{Progress: p}}); err != nil {
+				return err
+			}
+		case c := <-h.changed:
+			if err := stream.Send(&facadev1.AttachResponse{Event: &facadev1.AttachResponse_Changed{Changed: c}}); err != nil {
 				return err
 			}
 		case <-stream.Context().Done():

@@ -56,9 +56,11 @@ func (r *Relay) ServeHTTP(ctx context.Context, listeners []net.Listener, token l
 	calls, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	results := new(parcels)
+	mcpServer := r.server(calls, results)
+	mcpServer.AddReceivingMiddleware(withoutSubscriptions)
 	server := &http.Server{
 		Handler: &loopback.Gate{
-			Port: address.Port(), Token: token, Path: endpoint, Next: &posts{server: r.server(calls, results), parcels: results, cut: calls.Done()},
+			Port: address.Port(), Token: token, Path: endpoint, Next: &posts{server: mcpServer, parcels: results, cut: calls.Done()},
 		},
 		ReadHeaderTimeout: headerPatience,
 		IdleTimeout:       idlePatience,
@@ -91,6 +93,18 @@ func (r *Relay) ServeHTTP(ctx context.Context, listeners []net.Listener, token l
 		}
 	}
 	return <-failed
+}
+
+// withoutSubscriptions takes the subscriptions of a session out of what a handshake offers:
+// there are no sessions.
+func withoutSubscriptions(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		if hello, ok := result.(*mcp.InitializeResult); ok && hello != nil && hello.Capabilities.Resources != nil {
+			hello.Capabilities.Resources.Subscribe = false
+		}
+		return result, err
+	}
 }
 
 // posts serves MCP messages, each the body of a request.
@@ -155,6 +169,8 @@ func (s *posts) unfit(req *http.Request, m message) (status int, wrong *jsonrpc.
 		return http.StatusBadRequest, problem(jsonrpc.CodeInvalidParams, "invalid params: version %.40q of the protocol has its version in each request's _meta, too", version)
 	case !m.modern && version != "" && !slices.Contains(legacyVersions, version) && m.method != "initialize":
 		return http.StatusBadRequest, problem(jsonrpc.CodeInvalidRequest, "invalid request: there is no version %.40q of the protocol; there are %s and %s", version, strings.Join(slices.Sorted(slices.Values(legacyVersions)), ", "), modernVersion)
+	case !m.modern && (m.method == "resources/subscribe" || m.method == "resources/unsubscribe"):
+		return http.StatusOK, problem(jsonrpc.CodeMethodNotFound, "over HTTP a client subscribes by subscriptions/listen, which version %s of the protocol has", modernVersion)
 	case !m.modern:
 		return 0, nil
 	case version != m.version:

@@ -195,18 +195,32 @@ func TestStreamTellsWhatACallDoesBeforeItsAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	lines := bufio.NewScanner(resp.Body)
-	next := func() string {
-		lines.Scan()
-		return lines.Text()
-	}
-	if head, data := next(), next(); head != "event: message" || !strings.Contains(data, `"message":"editing main.go"`) || next() != "" {
-		t.Errorf("first %q and %q", head, data)
+	events := newEvents(resp.Body)
+	if got := events.next(); !strings.Contains(got, `"message":"editing main.go"`) {
+		t.Errorf("first %s", got)
 	}
 	close(read)
-	if head, data := next(), next(); head != "event: message" || !strings.Contains(data, listResult) || next() != "" || lines.Scan() {
-		t.Errorf("then %q and %q", head, data)
+	if got := events.next(); !strings.Contains(got, listResult) || events.Scan() {
+		t.Errorf("then %s", got)
 	}
+}
+
+// events are those of a stream.
+type events struct{ *bufio.Scanner }
+
+func newEvents(body io.Reader) events { return events{bufio.NewScanner(body)} }
+
+// next returns the data of the next event; of what is none, as it stands.
+func (e events) next() string {
+	line := func() string {
+		e.Scan()
+		return e.Text()
+	}
+	head, data, end := line(), line(), line()
+	if text, ok := strings.CutPrefix(data, "data: "); ok && head == "event: message" && end == "" {
+		return text
+	}
+	return fmt.Sprintf("%q, %q, %q", head, data, end)
 }
 
 // A client that goes away has cancelled its call, and the daemon's work with it.

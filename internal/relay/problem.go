@@ -26,7 +26,7 @@ func inOurWords(method string, err error) *jsonrpc.Error {
 	e := &jsonrpc.Error{}
 	errors.As(err, &e)
 	switch {
-	case e.Code == mcp.CodeUnsupportedProtocolVersion:
+	case e.Code == mcp.CodeUnsupportedProtocolVersion || e.Code <= codeNotInitialized && e.Code >= codeRefused:
 		return e
 	case e.Code == jsonrpc.CodeMethodNotFound:
 		return problem(e.Code, "there is no method %.100q in this version of the protocol", method)

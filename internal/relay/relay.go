@@ -47,6 +47,7 @@ type Relay struct {
 	attachment *attachment
 	workspace  *workspacev1.Workspace
 	tools      map[string]*tool // those that are served
+	mirror     *mirror          // nil: no resources are
 }
 
 // New attaches to the daemon. What is served is settled then and stays so for good. The
@@ -61,6 +62,7 @@ func New(ctx context.Context, cfg Config) (*Relay, error) {
 		Selector:         proto.CloneOf(cfg.Selector),
 		Scope:            cfg.Scope,
 		AllowDestructive: cfg.AllowDestructive,
+		Changes:          true,
 	})
 	if err != nil {
 		return nil, err
@@ -74,6 +76,7 @@ func New(ctx context.Context, cfg Config) (*Relay, error) {
 		workspace:  a.bound.GetWorkspace(),
 		tools:      map[string]*tool{},
 	}
+	r.mirror = newMirror(r, a.bound.GetMethods())
 	for i := range mcptool.Tools {
 		t := &mcptool.Tools[i]
 		if selected.has(t) && slices.Contains(a.bound.GetMethods(), t.Method) {

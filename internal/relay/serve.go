@@ -49,13 +49,29 @@ func (r *Relay) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) erro
 // when the context does.
 func (r *Relay) server(ctx context.Context, results *parcels) *mcp.Server {
 	// The SDK's own log lines quote what was sent, so it gets no logger.
-	server := mcp.NewServer(r.implementation(), &mcp.ServerOptions{
+	options := &mcp.ServerOptions{
 		Instructions: r.instructions(),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
-		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
+		SetCacheable: func(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
+			if _, reads := req.(*mcp.ReadResourceRequest); reads {
+				*c = stale()
+				return
+			}
 			c.TTLMs, c.CacheScope = int(listTTL.Milliseconds()), "private"
 		},
-	})
+	}
+	if r.mirror != nil {
+		options.Capabilities.Resources = &mcp.ResourceCapabilities{Subscribe: true}
+		options.SubscribeHandler = func(_ context.Context, req *mcp.SubscribeRequest) error {
+			return r.attachment.watch.subscribe(req.Params.URI)
+		}
+		options.UnsubscribeHandler = func(context.Context, *mcp.UnsubscribeRequest) error { return nil }
+	}
+	server := mcp.NewServer(r.implementation(), options)
+	if r.mirror != nil {
+		r.mirror.serve(server)
+		go r.attachment.watch.tell(ctx, server)
+	}
 	list := &mcp.ListToolsResult{Tools: r.described()}
 	list.TTLMs, list.CacheScope = int(listTTL.Milliseconds()), "private"
 	server.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
@@ -127,20 +143,26 @@ func describe(t *tool) *mcp.Tool {
 	return d
 }
 
-func refusal(e *fault.Error) *mcp.CallToolResult {
-	type machine struct {
-		Code         string        `json:"code"`
-		Fields       []fault.Field `json:"fields,omitempty"`
-		RetryAfterMS int64         `json:"retry_after_ms,omitempty"`
-		State        string        `json:"state,omitempty"`
-		Allowed      []string      `json:"allowed,omitempty"`
-		Holder       string        `json:"holder,omitempty"`
+// machine is the part of a refusal that is for machines.
+type machine struct {
+	Code         string        `json:"code"`
+	Fields       []fault.Field `json:"fields,omitempty"`
+	RetryAfterMS int64         `json:"retry_after_ms,omitempty"`
+	State        string        `json:"state,omitempty"`
+	Allowed      []string      `json:"allowed,omitempty"`
+	Holder       string        `json:"holder,omitempty"`
+}
+
+func machineOf(e *fault.Error) machine {
+	return machine{
+		Code: e.Kind.String(), Fields: e.Fields, RetryAfterMS: e.RetryAfter.Milliseconds(),
+		State: e.State, Allowed: e.Allowed, Holder: e.Holder,
 	}
+}
+
+func refusal(e *fault.Error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
-		Meta: mcp.Meta{errorKey: machine{
-			Code: e.Kind.String(), Fields: e.Fields, RetryAfterMS: e.RetryAfter.Milliseconds(),
-			State: e.State, Allowed: e.Allowed, Holder: e.Holder,
-		}},
+		Meta:    mcp.Meta{errorKey: machineOf(e)},
 		Content: []mcp.Content{&mcp.TextContent{Text: e.Message}},
 		IsError: true,
 	}

@@ -57,7 +57,7 @@ type stdio struct {
 
 	mu       sync.Mutex
 	open     map[jsonrpc.ID]*request
-	idle     chan struct{} // has an element when open may have become empty
+	idle     chan struct{} // has an element when a request may have left open
 	writeErr error         // the first
 
 	writeMu sync.Mutex // held while the output takes a line, which may be for ever
@@ -226,10 +226,7 @@ func (c *stdio) settle(patience time.Duration, hurry <-chan struct{}) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	for {
-		c.mu.Lock()
-		left := len(c.open)
-		c.mu.Unlock()
-		if left == 0 {
+		if c.waitedFor() == 0 {
 			return true
 		}
 		select {
@@ -242,6 +239,18 @@ func (c *stdio) settle(patience time.Duration, hurry <-chan struct{}) bool {
 			return false
 		}
 	}
+}
+
+// waitedFor returns how many open calls end by themselves. A subscription does not.
+func (c *stdio) waitedFor() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, req := range c.open {
+		if req.method != "subscriptions/listen" {
+			n++
+		}
+	}
+	return n
 }
 
 // accept deals with a line.
@@ -372,13 +381,11 @@ func (l *lane) Write(_ context.Context, msg jsonrpc.Message) error {
 	c.mu.Lock()
 	req := c.open[answer.ID]
 	delete(c.open, answer.ID)
-	if len(c.open) == 0 {
-		select {
-		case c.idle <- struct{}{}:
-		default:
-		}
-	}
 	c.mu.Unlock()
+	select {
+	case c.idle <- struct{}{}:
+	default:
+	}
 	before, body, after := c.parcels.collect(answer.Result)
 	switch {
 	case req == nil || req.cancelled:

@@ -115,7 +115,10 @@ export const steps = [
 
 // run takes a connected client through every step. It fails on a protocol error, on a
 // tool error, on an answer without structured content, and on a tool that no step calls.
-export async function run(client) {
+//
+// Then the resources are read, and one is watched: watch subscribes to a URI and calls back
+// when it has changed; without it, nothing is.
+export async function run(client, watch) {
   const { tools } = await client.listTools();
   const uncalled = new Set(tools.map((t) => t.name));
   const answers = new Map();
@@ -135,5 +138,41 @@ export async function run(client) {
 
   const missing = await client.callTool({ name: "compozy_host__tasks__get", arguments: { id: "t999" } });
   if (!missing.isError || missing.structuredContent) throw new Error("an unknown task is no plain tool error");
-  return `${tools.length} tools listed, ${steps.length} calls accepted, 1 tool error seen as one`;
+  const mirrored = await resources(client, watch);
+  return `${tools.length} tools listed, ${steps.length} calls accepted, 1 tool error seen as one, ${mirrored}`;
+}
+
+async function resources(client, watch) {
+  const call = async (verb, args) => {
+    const result = await client.callTool({ name: `compozy_host__resources__${verb}`, arguments: args });
+    if (result.isError) throw new Error(`resources__${verb}: ${result.content[0]?.text}`);
+  };
+  await call("put", { kind: "document", name: "release notes", text: "# Release\n\nfirst\n" });
+  const uris = new Set();
+  for (let cursor, more = true; more; more = cursor !== undefined) {
+    const page = await client.listResources(cursor === undefined ? {} : { cursor });
+    for (const r of page.resources) uris.add(r.uri);
+    cursor = page.nextCursor;
+  }
+  for (const kind of ["document/release%20notes", "session/s1"]) {
+    if (!uris.has(`compozy://${kind}`)) throw new Error(`compozy://${kind} is not listed: ${[...uris]}`);
+  }
+  for (const uri of uris) {
+    const { contents } = await client.readResource({ uri });
+    if (contents.length !== 1 || contents[0].uri !== uri || !contents[0].text) throw new Error(`${uri}: ${JSON.stringify(contents)}`);
+  }
+  const { resourceTemplates } = await client.listResourceTemplates();
+  if (resourceTemplates.length !== 2) throw new Error(`templates ${JSON.stringify(resourceTemplates)}`);
+  if (!watch) return `${uris.size} resources read`;
+
+  const uri = "compozy://document/release%20notes";
+  let told;
+  const changed = new Promise((resolve, reject) => {
+    told = resolve;
+    setTimeout(() => reject(new Error(`nobody was told that ${uri} has changed`)), 30_000).unref();
+  });
+  await watch(uri, (params) => params.uri === uri && told());
+  await call("edit", { id: "release notes", old_text: "first", new_text: "second" });
+  await changed;
+  return `${uris.size} resources read, 1 watched`;
 }

@@ -11,5 +11,10 @@ await client.connect(
     ? new StreamableHTTPClientTransport(new URL(command), { requestInit: { headers } })
     : new StdioClientTransport({ command, args, env: process.env, stderr: "inherit" }),
 );
-console.log(await run(client));
+console.log(
+  await run(client, async (uri, told) => {
+    client.setNotificationHandler("notifications/resources/updated", ({ params }) => told(params));
+    await client.listen({ resourceSubscriptions: [uri] });
+  }),
+);
 await client.close();
