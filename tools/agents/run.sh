@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs real coding agents through sessions, by what an MCP client can call and nothing
-# else: run.sh BIN/compozy [AGENT...]. Without names these are claude and codex; gemini,
+# else: each by itself (story.mjs), and then three that trade work (offer.mjs): run.sh
+# BIN/compozy [AGENT...]. Without names these are claude and codex; gemini,
 # opencode and codex2 (the newer adapter of Codex) are there for a person who looks at one.
 # Versions are pinned in package.json and more/package.json. The agents talk to a model
 # stub; homes are thrown away, and nothing leaves this machine but the installation.
@@ -161,28 +162,35 @@ EOF
 
 "$compozy" daemon start >/dev/null
 
-fail=0
-for agent in "$@"; do
-	# A repository with a remote of its own.
-	repository=$work/$agent
-	git init -q -b main "$repository"
-	git -C "$repository" config user.name "A Person"
-	git -C "$repository" config user.email person@example.com
-	echo "# A repository" >"$repository/README.md"
-	git -C "$repository" add README.md
-	git -C "$repository" commit -q -m "first"
-	git init -q --bare "$work/$agent.git"
-	git -C "$repository" remote add origin "$work/$agent.git"
-	git -C "$repository" push -q origin main
-	"$compozy" workspace add "$repository" >/dev/null
+# repository makes a registered one, with a remote of its own.
+repository() { # name
+	git init -q -b main "$work/$1"
+	git -C "$work/$1" config user.name "A Person"
+	git -C "$work/$1" config user.email person@example.com
+	echo "# A repository" >"$work/$1/README.md"
+	git -C "$work/$1" add README.md
+	git -C "$work/$1" commit -q -m "first"
+	git init -q --bare "$work/$1.git"
+	git -C "$work/$1" remote add origin "$work/$1.git"
+	git -C "$work/$1" push -q origin main
+	"$compozy" workspace add "$work/$1" >/dev/null
+}
 
-	status=0
-	out=$(timeout 300 node "$here/story.mjs" "$agent" "$repository" "$work/$agent.git" "$compozy" mcp serve --workspace "$repository" --tools all 2>"$work/stderr") || status=$?
+fail=0
+tell() { # name, story and what it takes before the relay's command
+	local name=$1 status=0 out
+	shift
+	repository "$name"
+	out=$(timeout 300 node "$here/$1.mjs" "${@:2}" "$compozy" mcp serve --workspace "$work/$name" --tools all 2>"$work/stderr") || status=$?
 	if [ $status = 0 ]; then
-		printf 'ok    %-10s %s\n' "$agent" "$out"
+		printf 'ok    %-10s %s\n' "$name" "$out"
 	else
-		printf 'FAIL  %-10s exit %s: %s %s\n' "$agent" "$status" "$out" "$(tail -c 2000 "$work/stderr")"
+		printf 'FAIL  %-10s exit %s: %s %s\n' "$name" "$status" "$out" "$(tail -c 2000 "$work/stderr")"
 		fail=1
 	fi
+}
+for agent in "$@"; do
+	tell "$agent" story "$agent" "$work/$agent" "$work/$agent.git"
 done
+tell offer offer "$1" "${2:-$1}"
 exit $fail
