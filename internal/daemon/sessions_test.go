@@ -2,7 +2,9 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
@@ -11,11 +13,15 @@ import (
 	"google.golang.org/grpc"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
 	"compozy.dev/compozy/internal/agent/agenttest"
 	"compozy.dev/compozy/internal/daemon/daemontest"
+	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/task"
 )
 
 // withAgent is the settings of a home whose agent is the scripted one.
@@ -113,6 +119,113 @@ func TestSessionsOutliveTheDaemonAsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	reaches(t, conn, ws, id, sessionv1.Status_STATUS_IDLE, 2)
+}
+
+func TestResumedSessionHoldsItsTaskAgain(t *testing.T) {
+	t.Parallel()
+	home := daemontest.Start(t, withAgent())
+	ws, conn := home.Workspace(t, "a").GetId(), home.Operator(t)
+	sessions, tasks := sessionv1.NewSessionServiceClient(conn), taskv1.NewTaskServiceClient(conn)
+	if _, err := tasks.Create(t.Context(), &taskv1.CreateRequest{WorkspaceId: ws, Tasks: []*taskv1.Draft{{Title: "a chore"}}}); err != nil {
+		t.Fatal(err)
+	}
+	begun, err := tasks.Start(t.Context(), &taskv1.StartRequest{WorkspaceId: ws, Id: "t1", Instructions: "WAIT"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := begun.GetSession()
+	held := func() string {
+		t.Helper()
+		got, err := tasks.Get(t.Context(), &taskv1.GetRequest{WorkspaceId: ws, Id: "t1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.GetTask().GetClaim().GetHolder()
+	}
+	stop := func() {
+		t.Helper()
+		if _, err := sessions.Stop(t.Context(), &sessionv1.StopRequest{WorkspaceId: ws, Ids: []string{id}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resume := func() []string {
+		t.Helper()
+		resp, err := sessions.Resume(t.Context(), &sessionv1.ResumeRequest{WorkspaceId: ws, Ids: []string{id}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.GetNotices()
+	}
+	const own = "session:"
+	reaches(t, conn, ws, id, sessionv1.Status_STATUS_WORKING, 1)
+	if got := held(); !strings.HasPrefix(got, own) {
+		t.Fatalf("t1 is held by %q", got)
+	}
+	stop()
+	if got := held(); got != "" {
+		t.Errorf("after the stop t1 is held by %q", got)
+	}
+	if notices := resume(); len(notices) != 0 {
+		t.Errorf("notices %q", notices)
+	}
+	if got := held(); got != own+begun.GetSessionId() {
+		t.Errorf("after the resume t1 is held by %q", got)
+	}
+	reaches(t, conn, ws, id, sessionv1.Status_STATUS_IDLE, 1)
+	stop()
+	if _, err := tasks.Claim(t.Context(), &taskv1.ClaimRequest{WorkspaceId: ws, Id: "t1"}); err != nil {
+		t.Fatal(err)
+	}
+	if notices := resume(); len(notices) != 1 || !strings.Contains(notices[0], "does not hold task t1 again") || !strings.Contains(notices[0], "operator") {
+		t.Errorf("notices %q", notices)
+	}
+	if got := held(); got != "operator" {
+		t.Errorf("t1 is held by %q", got)
+	}
+}
+
+// A daemon that is killed may have said that a session has ended, and not yet given back
+// what it held.
+func TestTasksOfSessionsThatHaveEndedAreGivenBackAtTheStart(t *testing.T) {
+	t.Parallel()
+	home := daemontest.Start(t, withAgent())
+	ws, conn := home.Workspace(t, "a").GetId(), home.Operator(t)
+	_, err := taskv1.NewTaskServiceClient(conn).Create(t.Context(), &taskv1.CreateRequest{WorkspaceId: ws, Tasks: []*taskv1.Draft{{Title: "a chore"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := sessionv1.NewSessionServiceClient(conn).Create(t.Context(), &sessionv1.CreateRequest{WorkspaceId: ws, Prompt: "SAY one"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reaches(t, conn, ws, made.GetSession().GetId(), sessionv1.Status_STATUS_IDLE, 1)
+	home.Stop(t)
+	db, err := storage.Open(t.Context(), storage.Config{Dir: home.Config.Home.Data(), Now: time.Now, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Do(t.Context(), func(tx *storage.Tx) error {
+		_, err := task.New(db, event.New(db), nil).Hold(tx, ws, "t1", "session:"+made.GetSession().GetId(), "scripted", true)
+		return err
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	home.Run(t)
+	tasks := taskv1.NewTaskServiceClient(home.Operator(t))
+	for end := time.Now().Add(30 * time.Second); ; {
+		got, err := tasks.Get(t.Context(), &taskv1.GetRequest{WorkspaceId: ws, Id: "t1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.GetTask().GetStatus() == taskv1.Status_STATUS_READY {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("t1 stays %v with %s", got.GetTask().GetStatus(), got.GetTask().GetClaim().GetHolder())
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 }
 
 func TestRemovingAWorkspaceEndsItsAgents(t *testing.T) {

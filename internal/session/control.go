@@ -270,7 +270,13 @@ func (s *Service) Resume(ctx context.Context, req *sessionv1.ResumeRequest) (*se
 			return err
 		}
 		return ref.RefuseEach(names, func(i int) error {
+			was := list[i].Status
 			notices, err := st.resume(ctx, list[i], agents, rules, &free)
+			if err == nil && list[i].Status != was {
+				var more []string
+				more, err = s.holdAgain(st, list[i])
+				notices = append(notices, more...)
+			}
 			resp.Notices = append(resp.Notices, notices...)
 			return err
 		})
@@ -320,6 +326,20 @@ func (st *store) resume(ctx context.Context, sess *Session, agents []Agent, rule
 	return notices, st.setStatus(sess, Starting, "")
 }
 
+// holdAgain has a session that starts again hold the task that it worked on. It works
+// without, where it cannot have it any more, which its caller is told.
+func (s *Service) holdAgain(st *store, sess *Session) (notices []string, err error) {
+	if s.cfg.Tasks == nil || sess.Task == "" {
+		return nil, nil
+	}
+	// Whether open tasks below it may stay was asked when the session was made.
+	_, err = s.cfg.Tasks.Hold(st.tx, st.workspace, sess.Task, holder(sess.ID), sess.Agent, true)
+	if f := fault.As(err); err != nil && f.Kind != fault.Internal {
+		return []string{fmt.Sprintf("session %s does not hold task %s again: %s", sess.Handle(), sess.TaskHandle, f.Message)}, nil
+	}
+	return nil, err
+}
+
 // places returns how many more sessions may be live in the workspace; -1: any number.
 func (st *store) places(rules Rules) (int, error) {
 	if rules.MaxLive <= 0 {
@@ -343,39 +363,50 @@ func (s *Service) Archive(ctx context.Context, req *sessionv1.ArchiveRequest) (*
 	}
 	resp := &sessionv1.ArchiveResponse{}
 	for _, sess := range list {
-		// First of all, so that nobody resumes it while its worktree is removed.
-		err := s.do(ctx, func(st *store) error {
-			now, err := st.hold(sess.ID)
-			if err != nil {
-				return err
-			}
-			if err := mayArchive(ctx, now); err != nil {
-				return err
-			}
-			return st.setArchived(now, true)
-		})
+		notices, err := s.archive(ctx, sess)
 		if err != nil {
 			return nil, err
 		}
-		tree, notices := s.putAway(ctx, sess)
 		resp.Notices = append(resp.Notices, notices...)
-		if tree == sess.Tree {
-			continue
-		}
-		err = s.do(ctx, func(st *store) error {
-			now, err := st.hold(sess.ID)
-			if err != nil {
-				return err
-			}
-			now.Tree = tree
-			return st.update(now)
-		})
-		if err != nil {
-			return nil, err
-		}
 	}
 	resp.Sessions, err = s.shownAll(ctx, list)
 	return resp, err
+}
+
+// archive puts one session away, and says what there is to say of its worktree.
+func (s *Service) archive(ctx context.Context, sess *Session) (notices []string, err error) {
+	leave, err := s.trees.enter(ctx, sess.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	// First of all, so that nobody resumes it while its worktree is removed.
+	err = s.do(ctx, func(st *store) error {
+		now, err := st.hold(sess.ID)
+		if err != nil {
+			return err
+		}
+		if err := mayArchive(ctx, now); err != nil {
+			return err
+		}
+		sess = now
+		return st.setArchived(now, true)
+	})
+	if err != nil {
+		return nil, err
+	}
+	tree, notices := s.putAway(ctx, sess)
+	if tree == sess.Tree {
+		return notices, nil
+	}
+	return notices, s.do(ctx, func(st *store) error {
+		now, err := st.hold(sess.ID)
+		if err != nil {
+			return err
+		}
+		now.Tree = tree
+		return st.update(now)
+	})
 }
 
 func mayArchive(ctx context.Context, sess *Session) error {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -336,4 +337,47 @@ func copyFile(source, target *os.Root, name string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Close())
+}
+
+// turnstile lets one after the other at the worktree of a session: what publishes it, brings
+// its work somewhere or removes it finds it as it was until it is done.
+type turnstile struct {
+	mu     sync.Mutex
+	queues map[string]*queue // by session
+}
+
+// queue is who is at a worktree, or waits for it.
+type queue struct {
+	length int
+	place  chan struct{} // has an element while somebody is there
+}
+
+// enter waits until nobody else is at the worktree of a session. The worktree is the
+// caller's until leave is called.
+func (t *turnstile) enter(ctx context.Context, session string) (leave func(), err error) {
+	t.mu.Lock()
+	q := t.queues[session]
+	if q == nil {
+		q = &queue{place: make(chan struct{}, 1)}
+		if t.queues == nil {
+			t.queues = map[string]*queue{}
+		}
+		t.queues[session] = q
+	}
+	q.length++
+	t.mu.Unlock()
+	left := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if q.length--; q.length == 0 {
+			delete(t.queues, session)
+		}
+	}
+	select {
+	case q.place <- struct{}{}:
+		return func() { <-q.place; left() }, nil
+	case <-ctx.Done():
+		left()
+		return nil, ctx.Err()
+	}
 }

@@ -1,10 +1,13 @@
 package session
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/fault"
@@ -237,6 +240,63 @@ func TestWorkIsPublishedToARemoteAndByAutopilot(t *testing.T) {
 	sess = g.until(id, "published", func(s *Session) bool { return len(s.Notices) > 0 })
 	if !strings.Contains(strings.Join(sess.Notices, " "), "autopilot published") || g.git(remote, "show", sess.Tree.Branch+":b.txt") != "hello" {
 		t.Errorf("notices %q", sess.Notices)
+	}
+}
+
+// Each of them finds the worktree as it was until it is done.
+func TestOneAfterTheOtherPublishesAppliesAndArchives(t *testing.T) {
+	remote := ""
+	g := newRig(t, inRepository, func(g *rig) {
+		remote = filepath.Join(g.t.TempDir(), "remote.git")
+		g.git(g.ws.Root, "init", "-q", "--bare", remote)
+		g.git(g.ws.Root, "remote", "add", "origin", remote)
+		g.git(g.ws.Root, "config", "user.name", "T")
+		g.git(g.ws.Root, "config", "user.email", "t@example.org")
+	})
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello", Title: "first"})
+	sess := g.idle(id, 1)
+	if _, err := g.s.Stop(g.operator(), &sessionv1.StopRequest{Ids: []string{id}}); err != nil {
+		t.Fatal(err)
+	}
+	works := []func(ctx context.Context) error{
+		func(ctx context.Context) error {
+			_, err := g.s.Publish(ctx, &sessionv1.PublishRequest{Id: id})
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := g.s.Apply(ctx, &sessionv1.ApplyRequest{Id: id})
+			return err
+		},
+		func(ctx context.Context) error {
+			_, err := g.s.Archive(ctx, &sessionv1.ArchiveRequest{Ids: []string{id}})
+			return err
+		},
+	}
+	leave, err := g.s.trees.enter(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, work := range works {
+		hurried, cancel := context.WithTimeout(g.operator(), 20*time.Millisecond)
+		if err := work(hurried); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the work %d does not wait: %v", i, err)
+		}
+		cancel()
+	}
+	leave()
+	for i, work := range works {
+		if err := work(g.operator()); err != nil {
+			t.Errorf("the work %d: %v", i, err)
+		}
+	}
+	if got := g.git(remote, "show", sess.Tree.Branch+":a.txt"); got != "hello" {
+		t.Errorf("published %q", got)
+	}
+	if _, err := g.s.Publish(g.operator(), &sessionv1.PublishRequest{Id: id}); fault.Of(err) != fault.Conflict || !strings.Contains(err.Error(), "was removed when it was archived") {
+		t.Errorf("publish what is archived: %v", err)
+	}
+	if len(g.s.trees.queues) != 0 {
+		t.Errorf("%d worktrees are waited for", len(g.s.trees.queues))
 	}
 }
 

@@ -54,8 +54,8 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-s.due:
 		case <-again.C:
 		case <-renew.C:
-			if err := s.renewHolds(lasting); err != nil {
-				s.cfg.Logger.ErrorContext(ctx, "cannot renew the claims of sessions", "error", err)
+			if err := errors.Join(s.renewHolds(lasting), s.endLeftHolds(lasting)); err != nil {
+				s.cfg.Logger.ErrorContext(ctx, "cannot renew or end the claims of sessions", "error", err)
 			}
 		case <-ctx.Done():
 		}
@@ -266,10 +266,14 @@ func (s *Service) recover(ctx context.Context) error {
 			to, reason = Stopped, sess.Reason
 		}
 		if err := s.lose(ctx, sess, to, reason); err != nil {
-			return err
+			if ctx.Err() != nil {
+				return err
+			}
+			// The others are told the truth of all the same.
+			s.cfg.Logger.ErrorContext(ctx, "cannot say what became of a session", "session", sess.ID, "error", err)
 		}
 	}
-	return s.repair(ctx)
+	return errors.Join(s.endLeftHolds(ctx), s.repair(ctx))
 }
 
 // fresh reports whether a session was never started: it is started now as if nothing had
@@ -426,4 +430,25 @@ func (s *Service) renewHolds(ctx context.Context) error {
 		return err
 	}
 	return s.cfg.Tasks.RenewHolds(ctx, holders)
+}
+
+// endLeftHolds ends what sessions of this node hold that have ended. They end it themselves,
+// unless the daemon was killed in between or the database failed.
+func (s *Service) endLeftHolds(ctx context.Context) error {
+	if s.cfg.Tasks == nil {
+		return nil
+	}
+	holders, err := s.cfg.Tasks.Holders(ctx)
+	if err != nil {
+		return err
+	}
+	var ended []*Session
+	err = s.db.View(ctx, func(tx *storage.Tx) (err error) {
+		ended, err = storeOf(tx, "").endedOf(s.cfg.Node, holders)
+		return err
+	})
+	for _, sess := range ended {
+		s.endHolds(ctx, sess.ID, outcome{sess.Status, sess.Reason})
+	}
+	return err
 }

@@ -87,6 +87,8 @@ type Tasks interface {
 	RenewHolds(ctx context.Context, holders []string) error
 	// EndHolds ends what a holder holds who has ended: as failed, or given back.
 	EndHolds(ctx context.Context, holder string, failed bool, reason string) error
+	// Holders returns the sessions that hold tasks, in all workspaces.
+	Holders(ctx context.Context) ([]string, error)
 	// Rest is told that a session that works on a task has done what it was told, with its
 	// last words. It reports whether the session is over by that.
 	Rest(ctx context.Context, task, holder, words string) (over bool, err error)
@@ -175,6 +177,7 @@ type Service struct {
 	log *event.Log
 
 	watchers *notifier
+	trees    turnstile
 	taken    *rate.Limiter // what agents send, see pace
 
 	due    chan struct{} // has a token when a session may be there to be started

@@ -77,3 +77,14 @@ func (st *store) liveHere() ([]*Session, error) {
 	return st.sessions(`s.workspace_id = ? AND s.status IN (`+storage.Marks(len(states))+`) ORDER BY s.number`,
 		slices.Concat([]any{st.workspace}, storage.Args(states))...)
 }
+
+// endedOf returns those of the sessions with the ids that have ended, on a node, in all
+// workspaces.
+func (st *store) endedOf(node string, ids []string) ([]*Session, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	states := liveStates()
+	return st.sessions(`s.node = ? AND s.id IN (`+storage.Marks(len(ids))+`) AND s.status NOT IN (`+storage.Marks(len(states))+`) ORDER BY s.id`,
+		slices.Concat([]any{node}, storage.Args(ids), storage.Args(states))...)
+}

@@ -184,9 +184,6 @@ func (s *Service) Publish(ctx context.Context, req *sessionv1.PublishRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if sess.Tree.Removed {
-		return nil, fault.New(fault.Conflict, "the worktree of session %s was removed when it was archived; bring it back with sessions__unarchive and sessions__resume, or take the work from %s", sess.Handle(), sess.Tree.SavedRef)
-	}
 	p, err := s.publish(ctx, sess, req.GetMessage(), req.GetRemote())
 	if err != nil {
 		return nil, err
@@ -200,6 +197,17 @@ func (s *Service) Publish(ctx context.Context, req *sessionv1.PublishRequest) (*
 // publish publishes the work of a session of the workspace in ctx, and keeps where its pull
 // request is.
 func (s *Service) publish(ctx context.Context, sess *Session, message, remote string) (git.Published, error) {
+	leave, err := s.trees.enter(ctx, sess.ID)
+	if err != nil {
+		return git.Published{}, err
+	}
+	defer leave()
+	if sess, err = s.load(ctx, sess.Workspace, sess.ID); err != nil {
+		return git.Published{}, err
+	}
+	if sess.Tree.Removed {
+		return git.Published{}, fault.New(fault.Conflict, "the worktree of session %s was removed when it was archived; bring it back with sessions__unarchive and sessions__resume, or take the work from %s", sess.Handle(), sess.Tree.SavedRef)
+	}
 	repo, wt, err := s.checkout(ctx, sess)
 	if err != nil {
 		return git.Published{}, err
@@ -314,6 +322,14 @@ func (r *runner) autopilot(ctx context.Context) {
 func (s *Service) Apply(ctx context.Context, req *sessionv1.ApplyRequest) (*sessionv1.ApplyResponse, error) {
 	sess, err := s.reachable(ctx, req.GetId())
 	if err != nil {
+		return nil, err
+	}
+	leave, err := s.trees.enter(ctx, sess.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if sess, err = s.load(ctx, sess.Workspace, sess.ID); err != nil {
 		return nil, err
 	}
 	repo, wt, err := s.checkout(ctx, sess)

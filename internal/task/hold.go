@@ -2,9 +2,12 @@ package task
 
 import (
 	"context"
+	"database/sql"
+	"strings"
 	"time"
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
+	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
@@ -85,6 +88,19 @@ func (s *Service) RenewHolds(ctx context.Context, holders []string) error {
 		}
 		return nil
 	})
+}
+
+// Holders returns the ids of the sessions that hold tasks, in all workspaces.
+func (s *Service) Holders(ctx context.Context) (ids []string, err error) {
+	prefix := auth.Principal{Kind: auth.Session}.String()
+	err = s.db.View(ctx, func(tx *storage.Tx) error {
+		ids, err = storage.Collect(tx, func(rows *sql.Rows) (id string, err error) {
+			err = rows.Scan(&id)
+			return strings.TrimPrefix(id, prefix), err
+		}, `SELECT DISTINCT holder FROM task WHERE holder LIKE ?`, prefix+"%")
+		return err
+	})
+	return ids, err
 }
 
 // EndHolds ends what a holder holds because the holder has ended: the tasks have failed for
