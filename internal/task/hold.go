@@ -2,8 +2,6 @@ package task
 
 import (
 	"context"
-	"database/sql"
-	"strings"
 	"time"
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
@@ -92,12 +90,8 @@ func (s *Service) RenewHolds(ctx context.Context, holders []string) error {
 
 // Holders returns the ids of the sessions that hold tasks, in all workspaces.
 func (s *Service) Holders(ctx context.Context) (ids []string, err error) {
-	prefix := auth.Principal{Kind: auth.Session}.String()
 	err = s.db.View(ctx, func(tx *storage.Tx) error {
-		ids, err = storage.Collect(tx, func(rows *sql.Rows) (id string, err error) {
-			err = rows.Scan(&id)
-			return strings.TrimPrefix(id, prefix), err
-		}, `SELECT DISTINCT holder FROM task WHERE holder LIKE ?`, prefix+"%")
+		ids, err = holders(tx, auth.Principal{Kind: auth.Session}.String())
 		return err
 	})
 	return ids, err

@@ -201,6 +201,14 @@ func (st *store) lose(tasks []*Task, reason string) error {
 	return nil
 }
 
+// holders returns those who hold tasks and whose names begin with a prefix, without it.
+func holders(tx *storage.Tx, prefix string) ([]string, error) {
+	return storage.Collect(tx, func(rows *sql.Rows) (name string, err error) {
+		err = rows.Scan(&name)
+		return strings.TrimPrefix(name, prefix), err
+	}, `SELECT DISTINCT holder FROM task WHERE holder LIKE ?`, prefix+"%")
+}
+
 // workspaces returns the workspaces that have tasks for which the condition is true.
 func workspaces(tx *storage.Tx, condition string, args ...any) ([]string, error) {
 	list, err := storage.Collect(tx, func(rows *sql.Rows) (ws string, err error) { return ws, rows.Scan(&ws) },
