@@ -61,13 +61,23 @@ type schema struct {
 }
 
 // newForm returns the form of a tool. It panics where the table of tools is broken.
-func newForm(t *mcptool.Tool, v Verb, words *strings.Replacer) *form {
+func newForm(t *mcptool.Tool, v Verb) *form {
 	var s schema
 	if err := json.Unmarshal([]byte(t.Input), &s); err != nil {
 		panic(fmt.Errorf("schema of %s: %w", t.Name, err))
 	}
-	f := &form{verb: v, words: words}
+	f := &form{verb: v}
 	f.add(s, t.NewInput().ProtoReflect().Descriptor(), false)
+	words := commandWords()
+	for _, p := range f.params {
+		if strings.Contains(p.field, "_") { // no word of a sentence
+			words = append(words, p.field, p.label())
+		}
+	}
+	f.words = strings.NewReplacer(words...)
+	for i, p := range f.params {
+		f.params[i].usage = f.words.Replace(p.usage)
+	}
 	return f
 }
 
@@ -87,7 +97,6 @@ func (f *form) add(s schema, md protoreflect.MessageDescriptor, item bool) {
 			}
 		default:
 			p := newParam(name, property, slices.Contains(s.Required, name), item)
-			p.usage = f.words.Replace(p.usage)
 			p.content = name == f.verb.Prompt
 			p.argument = p.argument || p.content || slices.Contains(f.verb.Arguments, name)
 			f.params = append(f.params, p)

@@ -76,13 +76,12 @@ func (f Family) Command(e *Env) *cli.Command {
 func (f Family) verb(e *Env, t *mcptool.Tool) *cli.Command {
 	v := f.Verbs[t.Verb]
 	// Descriptions and messages speak to models, which know commands as tools.
-	words := commandWords()
-	form := newForm(t, v, words)
+	form := newForm(t, v)
 	return &cli.Command{
 		Name:        strings.ReplaceAll(t.Verb, "_", "-"),
 		Usage:       t.Title,
 		ArgsUsage:   form.usage(),
-		Description: words.Replace(t.Description) + "\n\n" + Example(v.Example),
+		Description: form.words.Replace(t.Description) + "\n\n" + Example(v.Example),
 		Flags:       append(append(form.flags(), v.Flags...), confirming(t)...),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
 			arguments, err := form.read(cmd, e.In)
@@ -132,9 +131,9 @@ func confirming(t *mcptool.Tool) []cli.Flag {
 	return []cli.Flag{Yes()}
 }
 
-// commandWords returns what turns the names of tools into those of commands, of other families
+// commandWords returns the names of tools, each with that of its command, of other families
 // too: a command is called by the singular of its family's name.
-func commandWords() *strings.Replacer {
+func commandWords() []string {
 	var verbs, families []string
 	for i := range mcptool.Tools {
 		t := &mcptool.Tools[i]
@@ -146,7 +145,7 @@ func commandWords() *strings.Replacer {
 			families = append(families, t.Family+"__", command)
 		}
 	}
-	return strings.NewReplacer(append(verbs, families...)...)
+	return append(verbs, families...)
 }
 
 // Explain returns err as people are told of it: with tools called as commands, and fields
@@ -164,7 +163,7 @@ func (f Family) Explain(err error, called map[string]string) error {
 		}
 		told.Message = fault.Invalid(told.Fields...).Message
 	}
-	told.Message = commandWords().Replace(told.Message)
+	told.Message = strings.NewReplacer(commandWords()...).Replace(told.Message)
 	return &told
 }
 
