@@ -199,6 +199,16 @@ func (t taskHolds) Hold(tx *storage.Tx, ws, name, holder, client string, parent 
 	return session.Task(held), err
 }
 
+// Failed returns the tasks that sessions have failed.
+func (t taskHolds) Failed(tx *storage.Tx, limit int) ([]session.TaskFailure, error) {
+	failed, err := t.Service.Failed(tx, limit)
+	list := make([]session.TaskFailure, len(failed))
+	for i, f := range failed {
+		list[i] = session.TaskFailure{Workspace: f.Workspace, Handle: f.Handle(), Title: f.Title, Session: f.Holder, Reason: f.Reason, At: f.At}
+	}
+	return list, err
+}
+
 // launch makes a session that works on a task.
 func launch(ctx context.Context, sessions *session.Service, l task.Launch) (task.Launched, error) {
 	resp, err := sessions.Create(ctx, &sessionv1.CreateRequest{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -226,6 +227,55 @@ func TestTasksOfSessionsThatHaveEndedAreGivenBackAtTheStart(t *testing.T) {
 		}
 		<-time.After(10 * time.Millisecond)
 	}
+}
+
+// A task that failed waits for a person for as long as it is not taken up again, and not twice.
+func TestFailedTaskWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	home := daemontest.Start(t, withAgent())
+	ws, conn := home.Workspace(t, "a").GetId(), home.Operator(t)
+	sessions, tasks := sessionv1.NewSessionServiceClient(conn), taskv1.NewTaskServiceClient(conn)
+	if _, err := tasks.Create(t.Context(), &taskv1.CreateRequest{WorkspaceId: ws, Tasks: []*taskv1.Draft{{Title: "a chore"}}}); err != nil {
+		t.Fatal(err)
+	}
+	begun, err := tasks.Start(t.Context(), &taskv1.StartRequest{WorkspaceId: ws, Id: "t1", Instructions: "EXIT 7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waits := func(want ...string) {
+		t.Helper()
+		resp, err := sessions.Attention(t.Context(), &sessionv1.AttentionRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, i := range resp.GetItems() {
+			got = append(got, i.GetHandle()+" "+i.GetKind()+": "+i.GetCommand())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q wait for a person, want %q", got, want)
+		}
+	}
+	reaches(t, conn, ws, begun.GetSession(), sessionv1.Status_STATUS_FAILED, 1)
+	for end := time.Now().Add(30 * time.Second); ; { // the task follows the session
+		got, err := tasks.Get(t.Context(), &taskv1.GetRequest{WorkspaceId: ws, Id: "t1"})
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("t1 is %v, %v", got.GetTask().GetStatus(), err)
+		}
+		if got.GetTask().GetStatus() == taskv1.Status_STATUS_FAILED {
+			break
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+	waits("s1 failure: compozy session resume s1 --workspace a")
+	if _, err := sessions.Get(t.Context(), &sessionv1.GetRequest{WorkspaceId: ws, Id: "s1"}); err != nil { // who looks has seen it
+		t.Fatal(err)
+	}
+	waits("t1 failure: compozy task retry t1 --workspace a")
+	if _, err := tasks.Retry(t.Context(), &taskv1.RetryRequest{WorkspaceId: ws, Ids: []string{"t1"}}); err != nil {
+		t.Fatal(err)
+	}
+	waits()
 }
 
 func TestRemovingAWorkspaceEndsItsAgents(t *testing.T) {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -392,12 +393,34 @@ func (s *Service) Attention(ctx context.Context, _ *sessionv1.AttentionRequest) 
 			}
 			resp.Items = append(resp.Items, item)
 		}
-		return nil
+		return s.failedTasks(tx, list, resp)
 	})
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(resp.GetItems(), func(a, b *sessionv1.Attention) int { return a.GetSince().AsTime().Compare(b.GetSince().AsTime()) })
+	resp.Items = resp.GetItems()[:min(len(resp.GetItems()), maxAttention)]
 	return resp, nil
+}
+
+// failedTasks adds the tasks that sessions failed, but for those of sessions that wait for a
+// person themselves.
+func (s *Service) failedTasks(tx *storage.Tx, listed []*Session, resp *sessionv1.AttentionResponse) error {
+	if s.cfg.Tasks == nil {
+		return nil
+	}
+	failed, err := s.cfg.Tasks.Failed(tx, maxAttention)
+	for _, f := range failed {
+		ws, err := s.cfg.Workspace(f.Workspace)
+		if err != nil || slices.ContainsFunc(listed, func(sess *Session) bool { return sess.ID == f.Session }) {
+			continue // it is just being removed, or told of already
+		}
+		resp.Items = append(resp.Items, &sessionv1.Attention{
+			Workspace: ws.Name, Handle: f.Handle, Title: clean(f.Title), Kind: "failure", Text: line(f.Reason),
+			Since: timestamppb.New(f.At), Command: fmt.Sprintf("compozy task retry %s --workspace %s", f.Handle, ws.Name),
+		})
+	}
+	return err
 }
 
 // attention says what a session waits for a person with.

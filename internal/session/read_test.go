@@ -49,6 +49,9 @@ func readers(t *testing.T, fn func(h *reader)) {
 // oneTask is a workspace that has the task t7.
 type oneTask struct{ Tasks }
 
+// Failed says that nothing has failed.
+func (oneTask) Failed(*storage.Tx, int) ([]TaskFailure, error) { return nil, nil }
+
 func (oneTask) Resolve(_ *storage.Tx, _ string, refs []string) ([]Task, error) {
 	list := make([]Task, len(refs))
 	for i, r := range refs {

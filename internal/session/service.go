@@ -87,6 +87,9 @@ type Tasks interface {
 	RenewHolds(ctx context.Context, holders []string) error
 	// EndHolds ends what a holder holds who has ended: as failed, or given back.
 	EndHolds(ctx context.Context, holder string, failed bool, reason string) error
+	// Failed returns the tasks of all workspaces that sessions have failed and nobody has
+	// dealt with, longest ago first.
+	Failed(tx *storage.Tx, limit int) ([]TaskFailure, error)
 	// Holders returns the sessions that hold tasks, in all workspaces.
 	Holders(ctx context.Context) ([]string, error)
 	// Rest is told that a session that works on a task has done what it was told, with its
@@ -96,6 +99,14 @@ type Tasks interface {
 
 // Task is what a session knows of a task.
 type Task struct{ ID, Handle, Title string }
+
+// TaskFailure is a task that a session failed to do.
+type TaskFailure struct {
+	Workspace, Handle, Title string
+	// Session is the id of the one that failed it, and Reason why.
+	Session, Reason string
+	At              time.Time
+}
 
 // Agent is an agent that can be started, or could if something were not missing.
 type Agent struct {

@@ -97,6 +97,26 @@ func (s *Service) Holders(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
+// Failure is a task that a session failed to do.
+type Failure struct {
+	Workspace string
+	// Number is the 7 in t7.
+	Number int64
+	Title  string
+	// Holder is the id of the session, and Reason why it failed.
+	Holder, Reason string
+	At             time.Time
+}
+
+// Handle returns the task's short name.
+func (f Failure) Handle() string { return handle(f.Number) }
+
+// Failed returns the tasks of all workspaces that sessions have failed and nobody has taken
+// up again or put away, at most limit of them, longest ago first.
+func (s *Service) Failed(tx *storage.Tx, limit int) ([]Failure, error) {
+	return failedBy(tx, auth.Principal{Kind: auth.Session}.String(), limit)
+}
+
 // EndHolds ends what a holder holds because the holder has ended: the tasks have failed for
 // a reason that may pass, or are given back.
 func (s *Service) EndHolds(ctx context.Context, holder string, failed bool, reason string) error {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -199,6 +200,19 @@ func (st *store) lose(tasks []*Task, reason string) error {
 		}
 	}
 	return nil
+}
+
+// failedBy returns the failed tasks of all workspaces whose last run was that of a holder
+// whose name begins with a prefix, the one that failed first first.
+func failedBy(tx *storage.Tx, prefix string, limit int) ([]Failure, error) {
+	return storage.Collect(tx, func(rows *sql.Rows) (f Failure, err error) {
+		var at int64
+		err = rows.Scan(&f.Workspace, &f.Number, &f.Title, &f.Holder, &f.Reason, &at)
+		f.Holder, f.At = strings.TrimPrefix(f.Holder, prefix), time.UnixMilli(at)
+		return f, err
+	}, `SELECT t.workspace_id, t.number, t.title, r.holder, r.result, r.ended_at
+		FROM task t JOIN task_run r ON r.task_id = t.id AND r.fence = t.fence
+		WHERE t.status = ? AND t.archived = 0 AND r.ended_at IS NOT NULL AND r.holder LIKE ? ORDER BY r.ended_at, t.id LIMIT ?`, Failed, prefix+"%", limit)
 }
 
 // holders returns those who hold tasks and whose names begin with a prefix, without it.

@@ -18,7 +18,7 @@ func New(e *env.Env) *cli.Command {
 	return &cli.Command{
 		Name:  "attention",
 		Usage: "What waits for you, in all workspaces",
-		Description: "List questions that sessions ask, sessions that failed, and finished work that nobody has looked at: what waits longest comes first. Each row ends with the command that deals with it.\n\n" +
+		Description: "List questions that sessions ask, sessions and tasks that failed, and finished work that nobody has looked at: what waits longest comes first. Each row ends with the command that deals with it.\n\n" +
 			env.Example("compozy attention"),
 		Action: func(ctx context.Context, _ *cli.Command) error {
 			conn, err := e.Conn()

@@ -4867,9 +4867,9 @@ type Attention struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Name of the workspace.
 	Workspace string `protobuf:"bytes,1,opt,name=workspace,proto3" json:"workspace,omitempty"`
-	// Handle of the session.
+	// Handle of the session, or of the task that a session failed to do.
 	Handle string `protobuf:"bytes,2,opt,name=handle,proto3" json:"handle,omitempty"`
-	// Title of the session.
+	// Its title.
 	Title string `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`
 	// question, failure or finished.
 	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
