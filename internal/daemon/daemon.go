@@ -183,18 +183,18 @@ func build(ctx context.Context, cfg config.Config, opts Options, db *storage.DB,
 		if gone.Memories, err = memories.Purge(tx, ws); err != nil {
 			return gone, err
 		}
-		if _, err = resources.Purge(tx, ws); err != nil {
+		if gone.Resources, err = resources.Purge(tx, ws); err != nil {
 			return gone, err
 		}
-		if _, err = messages.Purge(tx, ws); err != nil {
+		if gone.Messages, err = messages.Purge(tx, ws); err != nil {
 			return gone, err
 		}
-		_, err = sessions.Purge(tx, ws)
+		gone.Sessions, err = sessions.Purge(tx, ws)
 		return gone, err
 	}
 	workspaces, err := workspace.Open(ctx, workspace.Config{
 		DB: db, Node: node, NewID: id("ws"), Purge: purge, Removed: facades.EndWorkspace, ReadFile: workspaceFile,
-		Removing: func(ctx context.Context, ws workspace.Workspace) error { return sessions.End(ctx, ws) },
+		Removing: func(ctx context.Context, ws workspace.Workspace) ([]string, error) { return sessions.End(ctx, ws) },
 	})
 	if err != nil {
 		return nil, err

@@ -222,21 +222,45 @@ func (s *Service) stopped(ctx context.Context, id, by string) error {
 	})
 }
 
-// End ends all live sessions of a workspace, because it is being removed.
-func (s *Service) End(ctx context.Context, ws workspace.Workspace) error {
+// End ends all live sessions of a workspace, because it is being removed, saves what its
+// sessions have in worktrees and removes those. It returns where the work is, and which had to
+// stay.
+func (s *Service) End(ctx context.Context, ws workspace.Workspace) (notices []string, err error) {
 	if err := s.up(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	ctx = workspace.With(ctx, ws)
-	var list []*Session
-	err := s.view(ctx, func(st *store) (err error) {
-		list, err = st.liveHere()
+	var live, planted []*Session
+	err = s.view(ctx, func(st *store) (err error) {
+		live, err = st.liveHere()
 		return err
 	})
-	if err != nil || len(list) == 0 {
-		return err
+	if err == nil && len(live) > 0 {
+		err = s.stop(ctx, live, "the removal of the workspace")
 	}
-	return s.stop(ctx, list, "the removal of the workspace")
+	if err == nil {
+		err = s.view(ctx, func(st *store) (err error) {
+			planted, err = st.worktreesHere(s.cfg.Node)
+			return err
+		})
+	}
+	for _, sess := range planted {
+		leave, err := s.trees.enter(ctx, sess.ID)
+		if err != nil {
+			return nil, err
+		}
+		tree, told := s.putAway(ctx, sess)
+		leave()
+		notices = append(notices, told...)
+		// The removal may still fail, and then the session is there with what it has.
+		if tree == sess.Tree {
+			continue
+		}
+		if err := s.amend(ctx, sess, func(now *Session) { now.Tree = tree }); err != nil {
+			return nil, err
+		}
+	}
+	return notices, err
 }
 
 // Resume starts the agents of sessions again that have ended.

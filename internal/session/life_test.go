@@ -515,11 +515,30 @@ func TestRemovingAWorkspaceEndsItsSessions(t *testing.T) {
 	g := newRig(t)
 	id := g.create(&sessionv1.CreateRequest{Prompt: "WAIT"}).GetId()
 	shim := g.until(id, "working", func(s *Session) bool { return s.Status == Working }).Process
-	if err := g.s.End(g.operator(), g.ws); err != nil {
-		t.Fatal(err)
+	if notices, err := g.s.End(g.operator(), g.ws); err != nil || len(notices) != 0 {
+		t.Fatalf("notices %q, %v", notices, err)
 	}
 	if shim.Alive() || g.get(id).Status != Stopped {
 		t.Errorf("session %+v", g.get(id))
+	}
+}
+
+func TestRemovingAWorkspaceSavesWhatIsInWorktrees(t *testing.T) {
+	g := newRig(t, inRepository)
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello"})
+	sess := g.idle(id, 1)
+	notices, err := g.s.End(g.operator(), g.ws)
+	if err != nil || len(notices) != 1 || !strings.Contains(notices[0], "its work is saved as "+savedRef(id)) {
+		t.Fatalf("notices %q, %v", notices, err)
+	}
+	if got := g.git(g.ws.Root, "show", savedRef(id)+":a.txt"); got != "hello" {
+		t.Errorf("saved %q", got)
+	}
+	if _, err := os.Lstat(g.s.path(sess)); !os.IsNotExist(err) {
+		t.Errorf("the worktree is still there: %v", err)
+	}
+	if again, err := g.s.End(g.operator(), g.ws); err != nil || len(again) != 0 {
+		t.Errorf("once more: %q, %v", again, err)
 	}
 }
 

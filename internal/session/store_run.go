@@ -71,6 +71,11 @@ func (st *store) worktrees(node string) ([]*Session, error) {
 	return st.sessions(`s.node = ? AND s.tree <> '' ORDER BY s.created_at, s.number`, node)
 }
 
+// worktreesHere returns the sessions of the workspace that have a worktree on a node.
+func (st *store) worktreesHere(node string) ([]*Session, error) {
+	return st.sessions(`s.workspace_id = ? AND s.node = ? AND s.tree <> '' ORDER BY s.number`, st.workspace, node)
+}
+
 // liveHere returns the live sessions of the workspace.
 func (st *store) liveHere() ([]*Session, error) {
 	states := liveStates()

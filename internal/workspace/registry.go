@@ -41,13 +41,14 @@ type Config struct {
 	// one what is wrong.
 	ReadFile func(root string) (File, error)
 	// Removing is told of a workspace before it is removed, and can refuse; nil: nobody is.
-	Removing func(ctx context.Context, ws Workspace) error
+	// It returns what the caller should know.
+	Removing func(ctx context.Context, ws Workspace) (notices []string, err error)
 	// Removed is told of a workspace after it was removed.
 	Removed func(id string)
 }
 
-// Purged is what went with a workspace.
-type Purged struct{ Tasks, Memories int }
+// Purged is how much went with a workspace.
+type Purged struct{ Tasks, Memories, Sessions, Messages, Resources int }
 
 // Open reads the register.
 func Open(ctx context.Context, cfg Config) (*Registry, error) {
@@ -181,23 +182,22 @@ func (r *Registry) Rename(ctx context.Context, id, name string) (Workspace, erro
 }
 
 // Remove takes a workspace out of the register, with everything that is stored of it. Its
-// directory is not touched.
-func (r *Registry) Remove(ctx context.Context, id string) (Purged, error) {
+// directory is not touched. The notices are those of [Config].Removing.
+func (r *Registry) Remove(ctx context.Context, id string) (gone Purged, notices []string, err error) {
 	ws, err := r.Get(id)
 	if err != nil {
-		return Purged{}, err
+		return Purged{}, nil, err
 	}
 	if r.cfg.Removing != nil {
-		if err := r.cfg.Removing(ctx, ws); err != nil {
-			return Purged{}, err
+		if notices, err = r.cfg.Removing(ctx, ws); err != nil {
+			return Purged{}, nil, err
 		}
 	}
-	gone, err := r.remove(ctx, id)
-	if err != nil {
-		return Purged{}, err
+	if gone, err = r.remove(ctx, id); err != nil {
+		return Purged{}, nil, err
 	}
 	r.cfg.Removed(id)
-	return gone, nil
+	return gone, notices, nil
 }
 
 func (r *Registry) remove(ctx context.Context, id string) (gone Purged, err error) {

@@ -60,11 +60,14 @@ func (s *Service) Rename(ctx context.Context, req *workspacev1.RenameRequest) (*
 
 // Remove takes a workspace out of the register.
 func (s *Service) Remove(ctx context.Context, req *workspacev1.RemoveRequest) (*workspacev1.RemoveResponse, error) {
-	gone, err := s.registry.Remove(ctx, req.GetWorkspaceId())
+	gone, notices, err := s.registry.Remove(ctx, req.GetWorkspaceId())
 	if err != nil {
 		return nil, err
 	}
-	return &workspacev1.RemoveResponse{Tasks: int32(gone.Tasks), Memories: int32(gone.Memories)}, nil //nolint:gosec // counts of rows of one workspace
+	return &workspacev1.RemoveResponse{
+		Tasks: int32(gone.Tasks), Memories: int32(gone.Memories), Sessions: int32(gone.Sessions), Messages: int32(gone.Messages), //nolint:gosec // counts of rows of one workspace
+		Resources: int32(gone.Resources), Notices: notices, //nolint:gosec // as above
+	}, nil
 }
 
 // Trust trusts the workspace's own settings file as it is.

@@ -104,7 +104,7 @@ func TestTrustGoesWithTheWorkspace(t *testing.T) {
 		if _, err := r.SetTrust(t.Context(), ws.ID, "hash of a"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Remove(t.Context(), ws.ID); err != nil {
+		if _, _, err := r.Remove(t.Context(), ws.ID); err != nil {
 			t.Fatal(err)
 		}
 		if again := add(t, r, ws.Root, ""); again.Trusted != "" {

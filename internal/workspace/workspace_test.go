@@ -127,10 +127,10 @@ func TestWorkspacesAreKept(t *testing.T) {
 		if got, err := open(t, db, "n").Get(ws.ID); err != nil || got.Name != "backend" || got.Root != ws.Root {
 			t.Errorf("read again: got %+v, %v", got, err)
 		}
-		if gone, err := r.Remove(t.Context(), ws.ID); err != nil || gone != (workspace.Purged{Tasks: 1, Memories: 2}) {
+		if gone, _, err := r.Remove(t.Context(), ws.ID); err != nil || gone != (workspace.Purged{Tasks: 1, Memories: 2}) {
 			t.Errorf("removed: got %+v, %v", gone, err)
 		}
-		_, err = r.Remove(t.Context(), ws.ID)
+		_, _, err = r.Remove(t.Context(), ws.ID)
 		checkFault(t, err, fault.NotFound)
 		if list := open(t, db, "n").List(); len(list) != 1 || list[0].ID != second.ID {
 			t.Errorf("after the removal there are %v", list)
@@ -154,7 +154,7 @@ func TestRaceOfARenameAndARemoval(t *testing.T) {
 			}
 		})
 		group.Go(func() {
-			if _, err := r.Remove(t.Context(), ws.ID); err != nil {
+			if _, _, err := r.Remove(t.Context(), ws.ID); err != nil {
 				t.Errorf("remove: %v", err)
 			}
 		})

@@ -13,9 +13,9 @@ import (
 func remove(e *env.Env) *cli.Command {
 	return &cli.Command{
 		Name:        "remove",
-		Usage:       "Forget a workspace with its tasks and memory",
+		Usage:       "Forget a workspace with all that is kept of it",
 		ArgsUsage:   "WORKSPACE",
-		Description: "WORKSPACE is a name or an id. Its tasks and memory are gone for good; the directory is not touched.\n\n" + env.Example("compozy workspace remove api --yes"),
+		Description: "WORKSPACE is a name or an id. Its tasks, memory, sessions, messages and documents are gone for good. What sessions have in worktrees is saved in the repository, and the directory is not touched.\n\n" + env.Example("compozy workspace remove api --yes"),
 		Flags: []cli.Flag{
 			env.Yes(),
 		},
@@ -28,7 +28,7 @@ func remove(e *env.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			what := fmt.Sprintf("removing workspace %q (%s) deletes its tasks and memory for good", ws.GetName(), ws.GetRoot())
+			what := fmt.Sprintf("removing workspace %q (%s) deletes its tasks, memory, sessions, messages and documents for good", ws.GetName(), ws.GetRoot())
 			if err := e.Confirm(cmd.Bool("yes"), what); err != nil {
 				return err
 			}
@@ -36,7 +36,13 @@ func remove(e *env.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			return e.Report(resp, "Removed workspace %q with %d tasks and %d memories; its directory %s is as it was.", ws.GetName(), resp.GetTasks(), resp.GetMemories(), ws.GetRoot())
+			for _, notice := range resp.GetNotices() {
+				if _, err := fmt.Fprintln(e.Err, env.Line(notice)); err != nil {
+					return err
+				}
+			}
+			return e.Report(resp, "Removed workspace %q with %d tasks, %d memories, %d sessions, %d messages and %d documents; its directory %s is as it was.",
+				ws.GetName(), resp.GetTasks(), resp.GetMemories(), resp.GetSessions(), resp.GetMessages(), resp.GetResources(), ws.GetRoot())
 		},
 	}
 }

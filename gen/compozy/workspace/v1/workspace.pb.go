@@ -692,7 +692,15 @@ type RemoveResponse struct {
 	// Tasks that were removed.
 	Tasks int32 `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	// Memory entries that were removed.
-	Memories      int32 `protobuf:"varint,2,opt,name=memories,proto3" json:"memories,omitempty"`
+	Memories int32 `protobuf:"varint,2,opt,name=memories,proto3" json:"memories,omitempty"`
+	// Sessions that were removed.
+	Sessions int32 `protobuf:"varint,3,opt,name=sessions,proto3" json:"sessions,omitempty"`
+	// Messages that were removed.
+	Messages int32 `protobuf:"varint,4,opt,name=messages,proto3" json:"messages,omitempty"`
+	// Documents and other resources that were removed.
+	Resources int32 `protobuf:"varint,5,opt,name=resources,proto3" json:"resources,omitempty"`
+	// Where the work of sessions is, and which worktrees had to stay.
+	Notices       []string `protobuf:"bytes,6,rep,name=notices,proto3" json:"notices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -739,6 +747,34 @@ func (x *RemoveResponse) GetMemories() int32 {
 		return x.Memories
 	}
 	return 0
+}
+
+func (x *RemoveResponse) GetSessions() int32 {
+	if x != nil {
+		return x.Sessions
+	}
+	return 0
+}
+
+func (x *RemoveResponse) GetMessages() int32 {
+	if x != nil {
+		return x.Messages
+	}
+	return 0
+}
+
+func (x *RemoveResponse) GetResources() int32 {
+	if x != nil {
+		return x.Resources
+	}
+	return 0
+}
+
+func (x *RemoveResponse) GetNotices() []string {
+	if x != nil {
+		return x.Notices
+	}
+	return nil
 }
 
 // Trust is how a workspace's own settings file, .compozy/config.toml, stands.
@@ -1058,10 +1094,14 @@ const file_compozy_workspace_v1_workspace_proto_rawDesc = "" +
 	"\x0eRenameResponse\x12=\n" +
 	"\tworkspace\x18\x01 \x01(\v2\x1f.compozy.workspace.v1.WorkspaceR\tworkspace\";\n" +
 	"\rRemoveRequest\x12*\n" +
-	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\"B\n" +
+	"\fworkspace_id\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\vworkspaceId\"\xb2\x01\n" +
 	"\x0eRemoveResponse\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\x05R\x05tasks\x12\x1a\n" +
-	"\bmemories\x18\x02 \x01(\x05R\bmemories\"\xc2\x01\n" +
+	"\bmemories\x18\x02 \x01(\x05R\bmemories\x12\x1a\n" +
+	"\bsessions\x18\x03 \x01(\x05R\bsessions\x12\x1a\n" +
+	"\bmessages\x18\x04 \x01(\x05R\bmessages\x12\x1c\n" +
+	"\tresources\x18\x05 \x01(\x05R\tresources\x12\x18\n" +
+	"\anotices\x18\x06 \x03(\tR\anotices\"\xc2\x01\n" +
 	"\x05Trust\x126\n" +
 	"\x05state\x18\x01 \x01(\x0e2 .compozy.workspace.v1.TrustStateR\x05state\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\tR\x04hash\x129\n" +

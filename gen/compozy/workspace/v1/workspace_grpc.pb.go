@@ -44,8 +44,9 @@ type WorkspaceServiceClient interface {
 	Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error)
 	// Rename gives a workspace another name. Its id and directory stay.
 	Rename(ctx context.Context, in *RenameRequest, opts ...grpc.CallOption) (*RenameResponse, error)
-	// Remove takes a workspace out of the register, with its tasks and memory. The
-	// directory itself is not touched.
+	// Remove takes a workspace out of the register, with everything that is kept of it. Its
+	// sessions are ended, what they have in worktrees is saved in the repository, and the
+	// worktrees are removed. The directory itself is not touched.
 	Remove(ctx context.Context, in *RemoveRequest, opts ...grpc.CallOption) (*RemoveResponse, error)
 	// Trust lets the workspace's own settings file take effect also where it runs or reaches
 	// something. Trust is in the file as it is: any change of it ends the trust.
@@ -148,8 +149,9 @@ type WorkspaceServiceServer interface {
 	Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error)
 	// Rename gives a workspace another name. Its id and directory stay.
 	Rename(context.Context, *RenameRequest) (*RenameResponse, error)
-	// Remove takes a workspace out of the register, with its tasks and memory. The
-	// directory itself is not touched.
+	// Remove takes a workspace out of the register, with everything that is kept of it. Its
+	// sessions are ended, what they have in worktrees is saved in the repository, and the
+	// worktrees are removed. The directory itself is not touched.
 	Remove(context.Context, *RemoveRequest) (*RemoveResponse, error)
 	// Trust lets the workspace's own settings file take effect also where it runs or reaches
 	// something. Trust is in the file as it is: any change of it ends the trust.
