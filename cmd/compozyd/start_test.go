@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -11,8 +12,16 @@ import (
 	"testing"
 	"time"
 
-	"compozy.dev/compozy/internal/hostclient"
+	"google.golang.org/grpc"
+
+	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 )
+
+// answers returns once a daemon answers, which may be still starting.
+func answers(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := daemonv1.NewDaemonServiceClient(conn).Status(ctx, &daemonv1.StatusRequest{}, grpc.WaitForReady(true))
+	return err
+}
 
 func TestRaceOfTwoDaemonsHasOneWinner(t *testing.T) {
 	h := newHome(t, "")
@@ -36,7 +45,7 @@ func TestRaceOfTwoDaemonsHasOneWinner(t *testing.T) {
 		if code := loser.ended(t); code != 1 || !strings.Contains(loser.stderr.String(), "a daemon already runs for "+h.Dir) {
 			t.Errorf("the loser ended with %d:\n%s", code, loser.stderr.String())
 		}
-		if err := hostclient.Wait(t.Context(), operator(t, h)); err != nil {
+		if err := answers(t.Context(), operator(t, h)); err != nil {
 			t.Errorf("the winner does not answer: %v", err)
 		}
 		winner.stop(t)
@@ -62,7 +71,7 @@ func TestASecondDaemonNamesTheFirst(t *testing.T) {
 	if err := first.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := hostclient.Wait(t.Context(), operator(t, h)); err != nil {
+	if err := answers(t.Context(), operator(t, h)); err != nil {
 		t.Errorf("the first does not answer: %v", err)
 	}
 	first.stop(t)
@@ -108,7 +117,7 @@ func TestKilledDaemonLeavesNothingInTheWay(t *testing.T) {
 		}
 	}
 	d := serve(t, h)
-	if err := hostclient.Wait(t.Context(), operator(t, h)); err != nil {
+	if err := answers(t.Context(), operator(t, h)); err != nil {
 		t.Error(err)
 	}
 	d.stop(t)
@@ -222,7 +231,7 @@ func TestALongHomeIsServedFromAShortSocket(t *testing.T) {
 	if info, err := h.Info(); err != nil || info.Socket != h.NewSocket() || info.PID != d.Process.Pid {
 		t.Errorf("recorded as %+v, %v", info, err)
 	}
-	if err := hostclient.Wait(t.Context(), operator(t, h)); err != nil {
+	if err := answers(t.Context(), operator(t, h)); err != nil {
 		t.Error(err)
 	}
 	d.stop(t)

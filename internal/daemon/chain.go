@@ -131,15 +131,15 @@ func (ch *chain) identify(ctx context.Context, c *call) (context.Context, error)
 	case c.facade != nil && claimed != c.facade.ID:
 		return ctx, fault.New(fault.PermissionDenied, "this connection belongs to facade %q; its calls carry that id", c.facade.ID)
 	}
-	c.principal.Client = clientOf(md)
+	c.principal.Client = ch.clientOf(md)
 	return auth.With(ctx, c.principal), nil
 }
 
 // clientOf returns the beginning of the name that a client gives itself, as a text that every
 // engine stores: records of calls are written together, and one that is refused takes others
-// with it.
-func clientOf(md metadata.MD) string {
-	name := first(md.Get(clientKey))
+// with it. A secret is taken out before it could be cut.
+func (ch *chain) clientOf(md metadata.MD) string {
+	name := ch.secrets.String(first(md.Get(clientKey)))
 	return strings.ToValidUTF8(name[:min(len(name), maxClient)], "")
 }
 

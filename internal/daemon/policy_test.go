@@ -139,10 +139,12 @@ func TestAPanicIsOneFailedCall(t *testing.T) {
 }
 
 func TestNameOfAClientIsCutToATextThatCanBeStored(t *testing.T) {
+	ch := &chain{secrets: redact.New("hunter2hunter2")}
 	for given, want := range map[string]string{
 		"cursor/1.2": "cursor/1.2", "": "", "a\xffb": "ab", strings.Repeat("a", 99) + "é": strings.Repeat("a", 99), strings.Repeat("a", 200): strings.Repeat("a", 100),
+		strings.Repeat("a", 95) + "hunter2hunter2": strings.Repeat("a", 95) + "[reda",
 	} {
-		if got := clientOf(metadata.Pairs(clientKey, given)); got != want {
+		if got := ch.clientOf(metadata.Pairs(clientKey, given)); got != want {
 			t.Errorf("of %q got %q, want %q", given, got, want)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
-	daemonv1 "compozy.dev/compozy/gen/compozy/daemon/v1"
 	"compozy.dev/compozy/internal/fault"
 )
 
@@ -64,12 +63,6 @@ func Dial(home, socket string) (*grpc.ClientConn, error) {
 		grpc.WithUnaryInterceptor(d.unary),
 		grpc.WithStreamInterceptor(d.stream),
 	)
-}
-
-// Wait returns once the daemon answers, which may be still starting, or when ctx ends.
-func Wait(ctx context.Context, conn *grpc.ClientConn) error {
-	_, err := daemonv1.NewDaemonServiceClient(conn).Status(ctx, &daemonv1.StatusRequest{}, grpc.WaitForReady(true))
-	return err
 }
 
 // daemon is the far end of one connection.

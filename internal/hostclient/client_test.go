@@ -304,13 +304,19 @@ func TestProxyVariablesDoNotDivertCalls(t *testing.T) {
 	}
 }
 
+// wait calls a daemon that may be still starting.
+func wait(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := daemonv1.NewDaemonServiceClient(conn).Status(ctx, &daemonv1.StatusRequest{}, grpc.WaitForReady(true))
+	return err
+}
+
 func TestWaitOutlastsTheStartOfADaemon(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	conn := dial(t, socket)
 	checkFault(t, callStatus(t.Context(), conn), fault.Unavailable)
 
 	waited := make(chan error, 1)
-	go func() { waited <- hostclient.Wait(t.Context(), conn) }()
+	go func() { waited <- wait(t.Context(), conn) }()
 	serve(t, socket, &daemon{status: ok})
 	if err := <-waited; err != nil {
 		t.Error(err)
@@ -321,5 +327,5 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	checkFault(t, hostclient.Wait(ctx, dial(t, socket)), fault.Timeout, home, socket, "compozy daemon start")
+	checkFault(t, wait(ctx, dial(t, socket)), fault.Timeout, home, socket, "compozy daemon start")
 }

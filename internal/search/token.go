@@ -32,12 +32,6 @@ func Tokens(text string) []string {
 	return t.tokens
 }
 
-// Index returns Tokens(text) joined by blanks. It is what an engine is given to index: as
-// it is for FTS5, and as array_to_tsvector(string_to_array(?, ' ')) for PostgreSQL.
-func Index(text string) string {
-	return strings.Join(Tokens(text), " ")
-}
-
 // tokenizer collects the tokens of one text.
 type tokenizer struct {
 	// query is set for text that somebody looks for. Stop words then go to stops, and

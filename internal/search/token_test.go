@@ -92,16 +92,6 @@ func TestLongWordsAreCut(t *testing.T) {
 	}
 }
 
-func TestIndexIsTokensBetweenBlanks(t *testing.T) {
-	const text = "Keep C++ out of docs/设计.md"
-	if got, want := strings.Split(search.Index(text), " "), search.Tokens(text); !slices.Equal(got, want) {
-		t.Errorf("Index(%q) = %q, want %q", text, got, want)
-	}
-	if got := search.Index("?"); got != "" {
-		t.Errorf(`Index("?") = %q, want nothing`, got)
-	}
-}
-
 func FuzzTokens(f *testing.F) {
 	for _, seed := range []string{
 		"POL-358", "don't", "userID HTTPServer", "C++ C#", "zx4142", "café Straße", "İstanbul ﬁn ½", "数据库が한국어", "น้ำ ဗမာ ខ្មែរ ລາວ",

@@ -1,13 +1,8 @@
 package storage
 
 import (
-	"errors"
 	"strconv"
 	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // Dialect has the words that differ between the engines. The zero Dialect is SQLite's.
@@ -55,14 +50,4 @@ func (d Dialect) placeholders(query string) string {
 		b.WriteByte(c)
 	}
 	return b.String()
-}
-
-// IsUnique reports whether err says that a unique constraint was violated. The
-// transaction in which that happened can only be rolled back.
-func IsUnique(err error) bool {
-	if lite, ok := errors.AsType[*sqlite.Error](err); ok {
-		return lite.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE || lite.Code() == sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY
-	}
-	pg, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && pg.Code == "23505" // unique_violation
 }
