@@ -224,7 +224,7 @@ func TestAgentsShellActsForItsSessionAndNoMore(t *testing.T) {
 		{"compozy audit list", cut, "session s1 may not call /compozy.audit.v1.AuditService/List; the operator can"},
 		{"compozy task create 'a draft' --draft && compozy task create manual --needs-human", 0, "waiting_human"},
 		{"compozy task update t2 --draft=false", cut, "an agent cannot make the draft t2 ready; ask a person to do it"},
-		{"compozy task update t3 --needs-human=false", cut, "an agent cannot clear needs_human of task t3; ask a person to do it"},
+		{"compozy task update t3 --needs-human=false", cut, "an agent cannot clear --needs-human of task t3; ask a person to do it"},
 		{"compozy task complete t3", cut, "an agent cannot complete task t3: it needs a person"},
 		{"compozy task delete t1 --yes", cut, "session s1 may not call /compozy.task.v1.TaskService/Delete; the operator can"},
 		{"cd / && compozy memory store 'the sky is blue' && compozy memory list -o json", 0, `"author":"session:` + f.get(s1).GetId() + `"`},
