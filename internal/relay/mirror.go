@@ -43,11 +43,12 @@ type mirror struct {
 	sessions, transcript *tool // sessions.list and .read; nil: not granted
 }
 
-// newMirror returns what is shown with the methods that were granted; nil: nothing is.
-func newMirror(r *Relay, granted []string) *mirror {
+// newMirror returns what is shown with the methods of tools that may be called; nil: nothing
+// is.
+func newMirror(r *Relay, may func(t *mcptool.Tool) bool) *mirror {
 	find := func(name string) *tool {
-		for i := range mcptool.Tools {
-			if t := &mcptool.Tools[i]; t.Name == name && slices.Contains(granted, t.Method) {
+		for _, t := range all() {
+			if t.Name == name && may(t) {
 				return newTool(t)
 			}
 		}

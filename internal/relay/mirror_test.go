@@ -14,6 +14,7 @@ import (
 	resourcev1 "compozy.dev/compozy/gen/compozy/resource/v1"
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/relay"
 )
 
 // shelf answers as a workspace with the documents "read me" and "日本", in two pages, and the
@@ -198,6 +199,28 @@ func TestResourcesThatMayNotBeReadAreNotThere(t *testing.T) {
 		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":%q}}`, want.hidden))
 		if got := c.line(); !strings.Contains(got, `"error":{"code":-32602`) && family != "" || !strings.Contains(got, `"error"`) {
 			t.Errorf("without %q: %s", family, got)
+		}
+	}
+}
+
+// What is hidden as a tool is no resource either.
+func TestResourcesOfWhatIsExcludedAreNotThere(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.answer = shelf
+	h.start(t)
+	for hidden, change := range map[string]func(*relay.Config){
+		"compozy://session/s3":         func(cfg *relay.Config) { cfg.Exclude = []string{"sessions__read"} },
+		"compozy://document/read%20me": func(cfg *relay.Config) { cfg.Families = []string{"sessions", "tasks"} },
+	} {
+		c := serve(t, attach(t, h, change))
+		c.initialize()
+		if got := resources(t, c); slices.Contains(got, hidden) || len(got) == 0 {
+			t.Errorf("without %s: %q", hidden, got)
+		}
+		c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":%q}}`, hidden))
+		if got := c.line(); !strings.Contains(got, `"code":-32602`) {
+			t.Errorf("%s: %s", hidden, got)
 		}
 	}
 }

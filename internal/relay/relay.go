@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	toolv1 "compozy.dev/compozy/gen/compozy/tool/v1"
 	workspacev1 "compozy.dev/compozy/gen/compozy/workspace/v1"
 	"compozy.dev/compozy/gen/mcptool"
+	"compozy.dev/compozy/internal/fault"
 )
 
 // Config is what a relay needs. All fields are required unless they say otherwise.
@@ -29,9 +31,13 @@ type Config struct {
 	Scope toolv1.Scope
 	// AllowDestructive says whether tools that destroy are served.
 	AllowDestructive bool
-	// Tools are the selectors of the tools to serve: core, standard or all. None means
-	// standard.
+	// Tools are the selectors of the tools to serve: core, standard or all, and patterns of
+	// names such as "tasks__*". None means standard.
 	Tools []string
+	// Families are the ones of which tools are served; none: all.
+	Families []string
+	// Exclude are patterns of the names of tools that are not served, whatever else says so.
+	Exclude []string
 	// Logger takes what is not for the client. Neither arguments nor secrets go to it.
 	Logger *slog.Logger
 	// Stderr takes the one line that Serve begins with.
@@ -53,7 +59,7 @@ type Relay struct {
 // New attaches to the daemon. What is served is settled then and stays so for good. The
 // error, a [fault.Error], says what to do about it.
 func New(ctx context.Context, cfg Config) (*Relay, error) {
-	selected, err := parseSelection(cfg.Tools)
+	selected, err := parseSelection(cfg.Tools, cfg.Families, cfg.Exclude)
 	if err != nil {
 		return nil, err
 	}
@@ -76,12 +82,18 @@ func New(ctx context.Context, cfg Config) (*Relay, error) {
 		workspace:  a.bound.GetWorkspace(),
 		tools:      map[string]*tool{},
 	}
-	r.mirror = newMirror(r, a.bound.GetMethods())
+	r.mirror = newMirror(r, func(t *mcptool.Tool) bool {
+		return !selected.hides(t) && slices.Contains(a.bound.GetMethods(), t.Method)
+	})
 	for i := range mcptool.Tools {
 		t := &mcptool.Tools[i]
 		if selected.has(t) && slices.Contains(a.bound.GetMethods(), t.Method) {
 			r.tools[t.Name] = newTool(t)
 		}
+	}
+	if len(r.tools) == 0 {
+		r.Close()
+		return nil, fault.Invalid(fault.Field{Path: "--tools", Problem: fmt.Sprintf("no tool is left to serve at scope %s; select more, or give more scope", r.scope())})
 	}
 	return r, nil
 }

@@ -152,23 +152,44 @@ func TestListSaysWhatAToolDoes(t *testing.T) {
 }
 
 func TestServedIsWhatWasGrantedAndSelected(t *testing.T) {
+	t.Parallel()
+	standard := func(t mcptool.Tool) bool { return t.Tier <= toolv1.Tier_TIER_STANDARD }
+	every := func(mcptool.Tool) bool { return true }
 	tests := []struct {
-		name      string
-		scope     toolv1.Scope
-		selectors []string
-		want      func(mcptool.Tool) bool
+		name                      string
+		scope                     toolv1.Scope
+		tools, families, excluded []string
+		want                      func(mcptool.Tool) bool
 	}{
-		{"standard", toolv1.Scope_SCOPE_LAUNCH, nil, func(t mcptool.Tool) bool { return t.Tier <= toolv1.Tier_TIER_STANDARD }},
-		{"core", toolv1.Scope_SCOPE_LAUNCH, []string{"core"}, func(t mcptool.Tool) bool { return t.Tier == toolv1.Tier_TIER_CORE }},
-		{"all", toolv1.Scope_SCOPE_LAUNCH, []string{"all"}, func(mcptool.Tool) bool { return true }},
-		{"all at scope read", toolv1.Scope_SCOPE_READ, []string{"all"}, func(t mcptool.Tool) bool { return t.Scope == toolv1.Scope_SCOPE_READ }},
+		{"nothing is said", toolv1.Scope_SCOPE_LAUNCH, nil, nil, nil, standard},
+		{"core", toolv1.Scope_SCOPE_LAUNCH, []string{"core"}, nil, nil, func(t mcptool.Tool) bool { return t.Tier == toolv1.Tier_TIER_CORE }},
+		{"all", toolv1.Scope_SCOPE_LAUNCH, []string{"all"}, nil, nil, every},
+		{"all at scope operate", toolv1.Scope_SCOPE_OPERATE, []string{"all"}, nil, nil, func(t mcptool.Tool) bool { return t.Scope <= toolv1.Scope_SCOPE_OPERATE }},
+		{"all at scope read", toolv1.Scope_SCOPE_READ, []string{"all"}, nil, nil, func(t mcptool.Tool) bool { return t.Scope == toolv1.Scope_SCOPE_READ }},
+		{"a family", toolv1.Scope_SCOPE_LAUNCH, nil, []string{"tasks"}, nil, func(t mcptool.Tool) bool { return standard(t) && t.Family == "tasks" }},
+		{"two families at scope read", toolv1.Scope_SCOPE_READ, []string{"all"}, []string{"tasks", "memory"}, nil, func(t mcptool.Tool) bool {
+			return t.Scope == toolv1.Scope_SCOPE_READ && (t.Family == "tasks" || t.Family == "memory")
+		}},
+		{"patterns alone", toolv1.Scope_SCOPE_LAUNCH, []string{"tasks__list", "compozy_host__memory__*"}, nil, nil, func(t mcptool.Tool) bool {
+			return t.Family == "memory" || t.Name == "compozy_host__tasks__list"
+		}},
+		{"a tier and more", toolv1.Scope_SCOPE_LAUNCH, []string{"core", "network__*"}, nil, nil, func(t mcptool.Tool) bool {
+			return t.Tier == toolv1.Tier_TIER_CORE || t.Family == "network"
+		}},
+		{"an exclusion", toolv1.Scope_SCOPE_LAUNCH, nil, nil, []string{"sessions__create"}, func(t mcptool.Tool) bool {
+			return standard(t) && t.Name != "compozy_host__sessions__create"
+		}},
+		{"an exclusion wins", toolv1.Scope_SCOPE_LAUNCH, []string{"tasks__*"}, []string{"tasks"}, []string{"*__list", "tasks__c*"}, func(t mcptool.Tool) bool {
+			return t.Family == "tasks" && t.Verb != "list" && !strings.HasPrefix(t.Verb, "c")
+		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			h := newHost(t)
 			h.grant(tt.scope)
 			h.start(t)
-			r := attach(t, h, func(cfg *relay.Config) { cfg.Tools = tt.selectors })
+			r := attach(t, h, func(cfg *relay.Config) { cfg.Tools, cfg.Families, cfg.Exclude = tt.tools, tt.families, tt.excluded })
 			var got, want []string
 			for _, tool := range r.Tools() {
 				got = append(got, tool.Name)
@@ -186,11 +207,41 @@ func TestServedIsWhatWasGrantedAndSelected(t *testing.T) {
 }
 
 func TestSelectorThatMeansNothingIsRefused(t *testing.T) {
-	for _, selectors := range [][]string{{"most"}, {""}, {"core", "core"}, {"core", "all"}} {
-		_, err := relay.New(t.Context(), relay.Config{Tools: selectors})
-		if got := fault.Of(err); got != fault.InvalidArgument {
-			t.Errorf("%q: got %v, want an invalid argument", selectors, err)
+	t.Parallel()
+	list := func(words ...string) []string { return words }
+	for _, test := range []struct {
+		tools, families, excluded []string
+		says                      string
+	}{
+		{list("most"), nil, nil, `--tools: "most" is none of`},
+		{list(""), nil, nil, `--tools: "" is none of`},
+		{list("core", "core"), nil, nil, "one is enough"},
+		{list("core", "all"), nil, nil, "one is enough"},
+		{list("tasks__*", "tasks__*"), nil, nil, "twice"},
+		{list("tasks__["), nil, nil, `"tasks__[" is none of`},
+		{list("standard", "tasks__list"), nil, nil, "adds nothing"},
+		{list("all", "tasks__*"), nil, nil, "adds nothing"},
+		{list("tasks__list"), list("memory"), nil, "adds nothing"},
+		{nil, list("task"), nil, `--families: "task" is none of memory, network, resources, sessions, tasks`},
+		{nil, list("tasks", "tasks"), nil, "twice"},
+		{nil, list(""), nil, `--families: ""`},
+		{nil, nil, list("nope"), `--exclude-tools: "nope"`},
+		{nil, nil, list(""), `--exclude-tools: ""`},
+		{nil, nil, list("tasks__list", "tasks__list"), "twice"},
+		{list("core"), nil, list("network__offer"), "excludes nothing that would be served"},
+		{nil, list("tasks"), list("memory__recall"), "excludes nothing that would be served"},
+	} {
+		_, err := relay.New(t.Context(), relay.Config{Tools: test.tools, Families: test.families, Exclude: test.excluded})
+		if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%q %q %q: got %v, want %s", test.tools, test.families, test.excluded, err, test.says)
 		}
+	}
+	h := newHost(t)
+	h.grant(toolv1.Scope_SCOPE_READ)
+	h.start(t)
+	_, err := relay.New(t.Context(), relay.Config{Conn: dial(t, h), Version: "0.1.0", Selector: &workspacev1.Selector{}, Tools: list("sessions__create"), Logger: slog.New(slog.DiscardHandler), Stderr: testWriter{t}})
+	if fault.Of(err) != fault.InvalidArgument || !strings.Contains(err.Error(), "no tool is left to serve at scope read") {
+		t.Errorf("got %v, want it to say that no tool is left", err)
 	}
 }
 

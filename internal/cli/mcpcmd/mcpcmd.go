@@ -27,7 +27,9 @@ func limits() []cli.Flag {
 		&cli.StringFlag{Name: "scope", Value: "launch", Usage: "Most that the client may do: read, operate or launch.", Validator: env.OneOf("read", "operate", "launch")},
 		&cli.BoolFlag{Name: "read-only", Usage: "The same as --scope read."},
 		&cli.BoolFlag{Name: "allow-destructive", Usage: "Offer tools that delete for good, too."},
-		&cli.StringSliceFlag{Name: "tools", Usage: "Which tools to offer: core, standard (the default) or all."},
+		&cli.StringSliceFlag{Name: "tools", Usage: "Which tools to offer: core, standard (the default) or all, or `NAMES` such as tasks__list or tasks__*. Repeat it for each."},
+		&cli.StringSliceFlag{Name: "families", Usage: "Offer only tools of a `FAMILY`: sessions, tasks, network, memory or resources. Repeat it for each."},
+		&cli.StringSliceFlag{Name: "exclude-tools", Usage: "Do not offer tools with `NAMES` such as sessions__create or network__*, whatever else says so. Repeat it for each."},
 	}
 }
 
@@ -60,6 +62,8 @@ func attach(ctx context.Context, e *env.Env, cmd *cli.Command) (*relay.Relay, er
 		}[scope],
 		AllowDestructive: cmd.Bool("allow-destructive"),
 		Tools:            cmd.StringSlice("tools"),
+		Families:         cmd.StringSlice("families"),
+		Exclude:          cmd.StringSlice("exclude-tools"),
 		Logger:           slog.New(slog.NewTextHandler(e.Err, &slog.HandlerOptions{Level: level})),
 		Stderr:           e.Err,
 	})
