@@ -7,8 +7,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/text/unicode/norm"
-
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
 )
@@ -289,31 +287,6 @@ func cut(text string, bytes int) string {
 		bytes--
 	}
 	return text[:bytes]
-}
-
-// fold returns text in the form that searches compare, where upper and lower case and
-// composed and decomposed letters are alike. Lines stay lines.
-func fold(text string) string {
-	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, norm.NFC.String(text))
-}
-
-// lineWith returns the line of a text in which the folded text is found, or begins: at most
-// 200 characters of it, around the place.
-func lineWith(text, folded string) string {
-	text = norm.NFC.String(text) // character by character as fold makes it
-	whole := fold(text)
-	at := strings.Index(whole, folded)
-	if at < 0 {
-		return firstLine(text)
-	}
-	line := strings.Split(text, "\n")[strings.Count(whole[:at], "\n")]
-	runes := []rune(strings.TrimSuffix(line, "\r"))
-	if len(runes) <= lineLength {
-		return string(runes)
-	}
-	before := utf8.RuneCountInString(whole[strings.LastIndexByte(whole[:at], '\n')+1 : at])
-	start := min(max(before-lineLength/2, 0), len(runes)-lineLength)
-	return string(runes[start : start+lineLength])
 }
 
 // textProblem says what is wrong with a text that somebody is to read; empty: nothing.

@@ -15,6 +15,7 @@ import (
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/workspace"
 )
@@ -323,7 +324,7 @@ func (s *Service) Search(ctx context.Context, req *networkv1.SearchRequest) (*ne
 	if err := checkText(req); err != nil {
 		return nil, err
 	}
-	folded := fold(req.GetText())
+	folded := search.Literal(req.GetText())
 	resp := &networkv1.SearchResponse{}
 	err := s.view(ctx, func(st *store) error {
 		list, err := st.search(folded, archivedFromProto(req.GetArchived()), maxMatches+1)
@@ -332,7 +333,11 @@ func (s *Service) Search(ctx context.Context, req *networkv1.SearchRequest) (*ne
 		}
 		lines := make([]*networkv1.Found, len(list))
 		for i, m := range list {
-			lines[i] = m.foundToProto(lineWith(m.Title+"\n"+m.Text, folded))
+			line, found := search.LineWith(m.Title+"\n"+m.Text, folded)
+			if !found {
+				line = firstLine(m.Title + "\n" + m.Text)
+			}
+			lines[i] = m.foundToProto(line)
 		}
 		resp.Found, resp.Truncated = ref.Page(lines, maxMatches, func(f *networkv1.Found) int { return rowBytes + ref.Quoted(f.GetLine()) })
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
 )
 
@@ -168,7 +169,7 @@ func (st *store) insert(m Message) error {
 		m.ID, st.workspace, m.Seq, m.Room, m.Thread, m.Kind, m.Author, m.Title, m.Line, m.Bytes,
 		m.ReplyTo, string(expect), millis(m.Due), string(mentions), m.Work, m.At.UnixMilli())
 	if err == nil {
-		_, err = st.tx.Exec(`INSERT INTO network_text (message_id, text, folded) VALUES (?, ?, ?)`, m.ID, m.Text, fold(m.Title+"\n"+m.Text))
+		_, err = st.tx.Exec(`INSERT INTO network_text (message_id, text, folded) VALUES (?, ?, ?)`, m.ID, m.Text, search.Literal(m.Title+"\n"+m.Text))
 	}
 	if err == nil && m.ReplyTo != 0 {
 		_, err = st.tx.Exec(`UPDATE network_message SET replies = replies + 1 WHERE workspace_id = ? AND seq = ?`, st.workspace, m.ReplyTo)

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
+	"compozy.dev/compozy/internal/ref"
 )
 
 // toProto returns a session as a row of a list. What agents and programs said is as it may
@@ -64,10 +65,10 @@ func (s *Service) path(sess *Session) string {
 // rowSize returns about how many bytes a session takes as JSON in a list.
 func rowSize(msg *sessionv1.Session) int {
 	const names = 560 // of the fields, and the values of those that hardly vary
-	n := names + quotedSize(msg.GetTitle()) + quotedSize(msg.GetReason()) + quotedSize(msg.GetActivity()) + quotedSize(msg.GetQuestion())
-	n += quotedSize(msg.GetPath()) + quotedSize(msg.GetBranch()) + quotedSize(msg.GetAgent())
+	n := names + ref.Quoted(msg.GetTitle()) + ref.Quoted(msg.GetReason()) + ref.Quoted(msg.GetActivity()) + ref.Quoted(msg.GetQuestion())
+	n += ref.Quoted(msg.GetPath()) + ref.Quoted(msg.GetBranch()) + ref.Quoted(msg.GetAgent())
 	if p := msg.GetPullRequest(); p != nil {
-		n += 50 + quotedSize(p.GetUrl()) + quotedSize(p.GetState()) + quotedSize(p.GetChecks())
+		n += 50 + ref.Quoted(p.GetUrl()) + ref.Quoted(p.GetState()) + ref.Quoted(p.GetChecks())
 	}
 	return n
 }
@@ -95,7 +96,7 @@ func inputToProto(in *Input, handle string, position int) *sessionv1.Input {
 	return msg
 }
 
-func inputSize(msg *sessionv1.Input) int { return 250 + quotedSize(msg.GetText()) }
+func inputSize(msg *sessionv1.Input) int { return 250 + ref.Quoted(msg.GetText()) }
 
 // turnName returns the name of a turn, such as s12:5.
 func turnName(handle string, number int) string { return handle + ":" + strconv.Itoa(number) }
@@ -109,7 +110,7 @@ func eventToProto(e Entry) *sessionv1.Event {
 }
 
 func eventSize(msg *sessionv1.Event) int {
-	return 150 + quotedSize(msg.GetKind()) + quotedSize(msg.GetJson())
+	return 150 + ref.Quoted(msg.GetKind()) + ref.Quoted(msg.GetJson())
 }
 
 func planToProto(plan []PlanStep) []*sessionv1.PlanStep {

@@ -199,7 +199,7 @@ func (p *page) turn(handle string, t *Turn, at *place) (msg *sessionv1.Turn, who
 			shown = s.item
 		}
 		s.put(msg, piece)
-		p.left -= quotedSize(piece)
+		p.left -= ref.Quoted(piece)
 		p.used = true
 		if cut {
 			at.offset = startOf(s.text, at.offset) + len(piece)
@@ -212,7 +212,7 @@ func (p *page) turn(handle string, t *Turn, at *place) (msg *sessionv1.Turn, who
 // fit returns as much of a text as the page takes, and whether that is not all. What fits
 // into a page of its own is not cut, and nothing is cut into crumbs.
 func (p *page) fit(text string) (piece string, cut bool) {
-	size := quotedSize(text) + itemNames
+	size := ref.Quoted(text) + itemNames
 	switch {
 	case size <= p.left || text == "":
 		return text, false

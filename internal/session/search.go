@@ -9,6 +9,7 @@ import (
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
 )
 
@@ -20,7 +21,7 @@ func (s *Service) Search(ctx context.Context, req *sessionv1.SearchRequest) (*se
 	if strings.TrimSpace(req.GetText()) == "" {
 		return nil, fault.Invalid(fault.Field{Path: "text", Problem: "is blank; give the text to find"})
 	}
-	folded := fold(clean(req.GetText()))
+	folded := search.Literal(clean(req.GetText()))
 	resp := &sessionv1.SearchResponse{}
 	err := s.view(ctx, func(st *store) error {
 		only := ""
@@ -62,11 +63,11 @@ func (st *store) match(f hit, folded string) (*sessionv1.Match, error) {
 	msg := &sessionv1.Match{Turn: turnName(handle(f.number), f.turn), Title: clean(f.title), At: timestamppb.New(storage.Time(f.at))}
 	for _, t := range list {
 		prompt := clean(t.Prompt)
-		if msg.Line, msg.InPrompt = lineWith(prompt, folded); msg.GetInPrompt() {
+		if msg.Line, msg.InPrompt = search.LineWith(prompt, folded); msg.GetInPrompt() {
 			break
 		}
 		said := strings.TrimPrefix(t.text(), prompt+"\n")
-		if line, found := lineWith(said, folded); found {
+		if line, found := search.LineWith(said, folded); found {
 			msg.Line = line
 		} else { // it begins in the prompt and ends in the answer
 			msg.Line, msg.InPrompt = firstLine(prompt, lineLength), true

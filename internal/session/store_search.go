@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"compozy.dev/compozy/internal/auth"
+	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
 )
 
@@ -68,7 +69,7 @@ func (st *store) search(ctx context.Context, folded, session string, limit int) 
 		if err != nil {
 			return nil, err
 		}
-		if len(list) == 1 && !slices.Contains(hits, h) && strings.Contains(fold(list[0].text()), folded) {
+		if len(list) == 1 && !slices.Contains(hits, h) && strings.Contains(search.Literal(list[0].text()), folded) {
 			hits = append(hits, h)
 		}
 	}

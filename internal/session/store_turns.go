@@ -11,6 +11,7 @@ import (
 
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
 )
 
@@ -191,7 +192,7 @@ func (st *store) beginTurn(s *Session, in *Input) (*Turn, error) {
 	_, err = st.tx.Exec(`INSERT INTO session_turn (session_id, workspace_id, number, input_id, sender, first_seq, stop_reason,
 			started_at, cost_micros, tokens, last_words, prompt, items, folded)
 		VALUES (?, ?, ?, ?, ?, ?, '', ?, 0, 0, '', ?, '', ?)`,
-		t.Session, st.workspace, t.Number, t.Input, t.Sender, t.First, t.StartedAt.UnixMilli(), t.Prompt, fold(clean(t.Prompt)))
+		t.Session, st.workspace, t.Number, t.Input, t.Sender, t.First, t.StartedAt.UnixMilli(), t.Prompt, search.Literal(clean(t.Prompt)))
 	if err != nil {
 		return nil, fmt.Errorf("begin turn %s:%d: %w", s.Handle(), t.Number, err)
 	}
@@ -215,7 +216,7 @@ func (st *store) endTurn(t *Turn) error {
 	}
 	_, err = st.tx.Exec(`UPDATE session_turn SET stop_reason = ?, ended_at = ?, items = ?, folded = ?, last_words = ?
 		WHERE session_id = ? AND number = ? AND workspace_id = ?`,
-		storable(t.StopReason), t.EndedAt.UnixMilli(), storable(string(items)), fold(t.text()), t.lastWords(),
+		storable(t.StopReason), t.EndedAt.UnixMilli(), storable(string(items)), search.Literal(t.text()), t.lastWords(),
 		t.Session, t.Number, st.workspace)
 	if err != nil {
 		return fmt.Errorf("end turn %d: %w", t.Number, err)

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 )
 
 // lineLength is how many characters of a line are shown where one stands for a text.
@@ -113,41 +111,6 @@ func sequence(text string) int {
 		_, n := utf8.DecodeRuneInString(rest[end:])
 		return size + end + n
 	}
-}
-
-// fold returns text in the form that searches compare, where upper and lower case and
-// composed and decomposed letters are alike. Lines stay lines.
-func fold(text string) string {
-	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, norm.NFC.String(text))
-}
-
-// lineWith returns the line of text in which the folded text is found, or begins. At most
-// 200 characters of a line are returned, around the place.
-func lineWith(text, folded string) (line string, found bool) {
-	text = norm.NFC.String(text) // character by character as fold makes it
-	whole := fold(text)
-	at := strings.Index(whole, folded)
-	if at < 0 {
-		return "", false
-	}
-	line = strings.Split(text, "\n")[strings.Count(whole[:at], "\n")]
-	runes := []rune(line)
-	if len(runes) <= lineLength {
-		return line, true
-	}
-	before := utf8.RuneCountInString(whole[strings.LastIndexByte(whole[:at], '\n')+1 : at])
-	spare := max(lineLength-utf8.RuneCountInString(folded), 0)
-	start := min(max(before-spare/2, 0), len(runes)-lineLength)
-	return string(runes[start : start+lineLength]), true
-}
-
-// quotedSize returns how many bytes the text takes within the quotes of a JSON string.
-func quotedSize(text string) int {
-	n := 0
-	for i := range len(text) {
-		n += byteSize(text[i])
-	}
-	return n
 }
 
 func byteSize(c byte) int {

@@ -237,7 +237,7 @@ func shorten(changes []*sessionv1.Change) {
 // hardly vary.
 const changeNames = 130
 
-func changeSize(c *sessionv1.Change) int { return changeNames + quotedSize(c.GetDetail()) }
+func changeSize(c *sessionv1.Change) int { return changeNames + ref.Quoted(c.GetDetail()) }
 
 // taskStands returns the last change of a task's state if somebody may have waited for it;
 // nil otherwise.

@@ -149,7 +149,7 @@ func diffToProto(d git.Diff, from int, offset int64, statOnly bool) *sessionv1.D
 	next := min(from, len(d.Files))
 	for ; next < len(d.Files) && len(resp.GetFiles()) < most; next++ {
 		f := d.Files[next]
-		if room -= 120 + quotedSize(f.Path) + quotedSize(f.OldPath); room < 0 && len(resp.GetFiles()) > 0 {
+		if room -= 120 + ref.Quoted(f.Path) + ref.Quoted(f.OldPath); room < 0 && len(resp.GetFiles()) > 0 {
 			break
 		}
 		resp.Files = append(resp.Files, &sessionv1.FileChange{

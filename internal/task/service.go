@@ -12,6 +12,7 @@ import (
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/workspace"
 )
@@ -178,7 +179,7 @@ const maxMatches = 20
 
 // Search returns the tasks that have a text in them.
 func (s *Service) Search(ctx context.Context, req *taskv1.SearchRequest) (*taskv1.SearchResponse, error) {
-	folded := fold(req.GetText())
+	folded := search.Literal(req.GetText())
 	resp := &taskv1.SearchResponse{}
 	err := s.view(ctx, func(st *store) error {
 		matches, err := st.search(folded, archivedFromProto(req.GetArchived()), maxMatches+1)
@@ -210,14 +211,14 @@ func (s *Service) Search(ctx context.Context, req *taskv1.SearchRequest) (*taskv
 
 // matched returns where in the task the folded text is, and the line that has it.
 func (st *store) matched(m match, folded string) (field, line string, err error) {
-	if line, found := lineWith(m.title, folded); found {
+	if line, found := search.LineWith(m.title, folded); found {
 		return "title", line, nil
 	}
-	if line, found := lineWith(m.body, folded); found {
+	if line, found := search.LineWith(m.body, folded); found {
 		return "body", line, nil
 	}
 	note, err := st.noteWith(m.link.ID, folded)
-	line, _ = lineWith(note, folded)
+	line, _ = search.LineWith(note, folded)
 	return "note", line, err
 }
 

@@ -14,6 +14,7 @@ import (
 	"compozy.dev/compozy/internal/event"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/workspace"
 )
@@ -378,7 +379,7 @@ func (st *store) create(t *Task, body string) error {
 		VALUES (?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?, ?)`,
 		t.ID, st.workspace, t.Number, storage.OrNull(t.Key), t.Title, t.Status, t.Type, t.Priority,
 		t.Position, t.Size, parentID(t), storage.Flag(t.NeedsHuman), t.Version,
-		t.CreatedAt.UnixMilli(), t.UpdatedAt.UnixMilli(), t.UpdatedBy, t.Creator, t.CreatorClient, fold(t.Title))
+		t.CreatedAt.UnixMilli(), t.UpdatedAt.UnixMilli(), t.UpdatedBy, t.Creator, t.CreatorClient, search.Literal(t.Title))
 	if err != nil {
 		return fmt.Errorf("create task %s: %w", t.Handle(), err)
 	}
@@ -440,7 +441,7 @@ func (st *store) save(t *Task, from Status, what, reason string) error {
 			holder = ?, client = ?, claimed_at = ?, renewed_at = ?, lease_until = ?,
 			version = ?, updated_at = ?, updated_by = ?
 		WHERE id = ? AND version = ?`,
-		t.Title, fold(t.Title), t.Status, t.PausedFrom, t.Type, t.Priority,
+		t.Title, search.Literal(t.Title), t.Status, t.PausedFrom, t.Type, t.Priority,
 		t.Position, t.Size, parentID(t), storage.Flag(t.NeedsHuman), storage.Flag(t.Archived), t.Fence,
 		holder, client, since, renewed, until,
 		t.Version, t.UpdatedAt.UnixMilli(), t.UpdatedBy,

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
+	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
 )
 
@@ -23,7 +24,7 @@ func (st *store) body(id string) (body string, err error) {
 
 func (st *store) setBody(id, body string) error {
 	_, err := st.tx.Exec(`INSERT INTO task_body (task_id, body, folded) VALUES (?, ?, ?)
-		ON CONFLICT (task_id) DO UPDATE SET body = excluded.body, folded = excluded.folded`, id, body, fold(body))
+		ON CONFLICT (task_id) DO UPDATE SET body = excluded.body, folded = excluded.folded`, id, body, search.Literal(body))
 	if err != nil {
 		return fmt.Errorf("write the body of task %s: %w", id, err)
 	}
@@ -43,7 +44,7 @@ func (st *store) hasBody(id, body string) (has bool, err error) {
 func (st *store) addNote(id, text string) error {
 	_, err := st.tx.Exec(`INSERT INTO task_note (task_id, seq, author, at, text, folded)
 		VALUES (?, (SELECT COALESCE(max(seq), 0) + 1 FROM task_note WHERE task_id = ?), ?, ?, ?, ?)`,
-		id, id, st.author, st.tx.Now().UnixMilli(), text, fold(text))
+		id, id, st.author, st.tx.Now().UnixMilli(), text, search.Literal(text))
 	if err != nil {
 		return fmt.Errorf("add a note to task %s: %w", id, err)
 	}

@@ -2,10 +2,7 @@ package task
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 
 	"compozy.dev/compozy/internal/ref"
 )
@@ -38,33 +35,6 @@ func cut(body string, offset int) (piece string, next int) {
 		end--
 	}
 	return body[offset:end], end
-}
-
-// lineWith returns the line of text in which the folded text is found, or begins. At most
-// 200 characters of a line are returned, around the place.
-func lineWith(text, folded string) (line string, found bool) {
-	const most = 200
-	text = norm.NFC.String(text) // character by character as fold makes it
-	whole := fold(text)
-	at := strings.Index(whole, folded)
-	if at < 0 {
-		return "", false
-	}
-	line = strings.Split(text, "\n")[strings.Count(whole[:at], "\n")]
-	runes := []rune(strings.TrimSuffix(line, "\r"))
-	if len(runes) <= most {
-		return string(runes), true
-	}
-	before := utf8.RuneCountInString(whole[strings.LastIndexByte(whole[:at], '\n')+1 : at])
-	spare := max(most-utf8.RuneCountInString(folded), 0)
-	start := min(max(before-spare/2, 0), len(runes)-most)
-	return string(runes[start : start+most]), true
-}
-
-// fold returns text in the form that searches compare, where upper and lower case and
-// composed and decomposed letters are alike. Lines stay lines.
-func fold(text string) string {
-	return strings.Map(func(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }, norm.NFC.String(text))
 }
 
 // excerpt returns the beginning of what somebody wrote, on one line.
