@@ -187,7 +187,7 @@ type Service struct {
 	db  *storage.DB
 	log *event.Log
 
-	watchers *notifier
+	watchers *watchers
 	trees    turnstile
 	taken    *rate.Limiter // what agents send, see pace
 
@@ -203,7 +203,7 @@ type Service struct {
 // New returns the service. Run has it run sessions.
 func New(cfg Config) *Service {
 	s := &Service{
-		cfg: cfg, db: cfg.DB, log: cfg.Log, watchers: newNotifier(), taken: newPace(),
+		cfg: cfg, db: cfg.DB, log: cfg.Log, watchers: newWatchers(), taken: newPace(),
 		due: make(chan struct{}, 1), ready: make(chan struct{}), ending: make(chan struct{}),
 		runners: map[string]*runner{}, shims: map[process.ID]*runner{},
 	}

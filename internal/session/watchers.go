@@ -5,38 +5,38 @@ import (
 	"sync"
 )
 
-// notifier wakes those who follow a session when something of it has changed, its journal
+// watchers wakes those who follow a session when something of it has changed, its journal
 // included.
-type notifier struct {
+type watchers struct {
 	mu      sync.Mutex
 	waiters map[string]chan struct{} // by session; closed at the next change
 }
 
-func newNotifier() *notifier { return &notifier{waiters: map[string]chan struct{}{}} }
+func newWatchers() *watchers { return &watchers{waiters: map[string]chan struct{}{}} }
 
 // next returns a channel that is closed at the next change. Whoever looks at how things
 // stand after the call misses none.
-func (n *notifier) next(session string) <-chan struct{} {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	c := n.waiters[session]
+func (w *watchers) next(session string) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c := w.waiters[session]
 	if c == nil {
 		c = make(chan struct{})
-		n.waiters[session] = c
+		w.waiters[session] = c
 	}
 	return c
 }
 
 // committed wakes those who wait for what a transaction has touched.
-func (n *notifier) committed(touched string) {
+func (w *watchers) committed(touched string) {
 	session, ok := strings.CutPrefix(touched, topicPrefix)
 	if !ok {
 		return
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if c := n.waiters[session]; c != nil {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if c := w.waiters[session]; c != nil {
 		close(c)
-		delete(n.waiters, session)
+		delete(w.waiters, session)
 	}
 }
