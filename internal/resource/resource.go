@@ -136,6 +136,8 @@ func nameProblem(name string) string {
 		return fmt.Sprintf("%q looks like an id, and would never be found as a name; give it another form, such as readme", name)
 	case r.Name != name:
 		return fmt.Sprintf("%q would not be found, because it begins or ends with a blank, or names a part of something as in readme#setup", name)
+	case strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) }):
+		return fmt.Sprintf("%q has a character that cannot be seen; leave it out", name)
 	}
 	if kind, _, ok := cutKind(name); ok {
 		return fmt.Sprintf("%q begins like a reference to a resource of kind %s; leave %s/ out", name, kind, kind)

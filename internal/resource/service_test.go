@@ -321,7 +321,7 @@ func TestNamesMeanOneThing(t *testing.T) {
 		}
 		for name, want := range map[string]string{
 			"agent/x": "begins like a reference", "a#b": "names a part", " a": "blank", "\u200b": "blank", "x:5": "names a part",
-			ref.NewID("res", storageTime): "looks like an id", "two\nlines": "control character",
+			ref.NewID("res", storageTime): "looks like an id", "two\nlines": "control character", "a\u202eb": "cannot be seen", "a\u200bb": "cannot be seen",
 		} {
 			_, err := h.Put(h.operator(), &resourcev1.PutRequest{Kind: document, Name: name, Text: "x"})
 			h.wantFault(name, err, fault.InvalidArgument, want)
