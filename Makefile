@@ -58,7 +58,7 @@ generate: $(BUF) ## write gen/, api/ and docs/ from proto/
 
 .PHONY: golden
 golden: ## rewrite golden files from what the code does now
-	@go test ./tools/projectgen/... ./internal/config/... ./internal/cli/sessioncmd/... ./internal/session/... -update
+	@go test ./tools/projectgen/... ./internal/config/... ./internal/cli/sessioncmd/... ./internal/transcript/... -update
 
 .PHONY: bench
 bench: build ## measure what the documents claim, as ratios within one run

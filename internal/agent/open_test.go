@@ -152,7 +152,7 @@ func TestLoadingGoesOnWithoutTellingTheHistoryAgain(t *testing.T) {
 
 func TestHistoryThatIsToldAfterTheAnswerIsNotToldAgain(t *testing.T) {
 	// What Gemini sent: one update before it had answered session/load, and all others then.
-	const captured, id = "../session/testdata/acp/gemini-load.jsonl", "c939f5f8-376d-4ae2-b39c-dad93f625dcb"
+	const captured, id = "../transcript/testdata/acp/gemini-load.jsonl", "c939f5f8-376d-4ae2-b39c-dad93f625dcb"
 	data, err := os.ReadFile(captured)
 	if err != nil {
 		t.Fatal(err)

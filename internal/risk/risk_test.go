@@ -153,7 +153,7 @@ func TestActionIsJudgedByItsInput(t *testing.T) {
 
 // What real agents sent when they asked, with what they were made to do in the file's name.
 func TestWhatAgentsSendIsJudged(t *testing.T) {
-	const dir = "../session/testdata/acp"
+	const dir = "../transcript/testdata/acp"
 	low := []string{"edit", "edits", "write", "reject", "shell"}
 	files, err := filepath.Glob(filepath.Join(dir, "*-ask-*.json"))
 	if err != nil || len(files) < 30 {

@@ -15,6 +15,7 @@ import (
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // The kinds of options. Agents name theirs as they like.
@@ -107,12 +108,12 @@ func (r *runner) asking() bool {
 // pose stores a question. Where the session's permissions answer it, it is settled at once
 // and nobody has to wait for it.
 func (r *runner) pose(q *Question) (chosen string, decided bool, err error) {
-	err = r.change(func(st *store, sess *Session) ([]Entry, error) {
+	err = r.change(func(st *store, sess *Session) ([]transcript.Entry, error) {
 		now := r.s.cfg.Now()
 		if err := st.addQuestion(q); err != nil {
 			return nil, err
 		}
-		entries := []Entry{entry(entryQuestion, q.Turn, now, asked{ID: q.ID, Text: q.Text, Risk: q.Risk})}
+		entries := []transcript.Entry{transcript.NewEntry(transcript.KindQuestion, q.Turn, now, transcript.Asked{ID: q.ID, Text: q.Text, Risk: string(q.Risk)})}
 		if yes, ok := permitted(sess.Permissions, q); ok {
 			chosen, decided = yes.ID, true
 			done, err := st.settled(q.ID, questionAnswered, yes, "the permissions are "+sess.Permissions)
@@ -121,7 +122,7 @@ func (r *runner) pose(q *Question) (chosen string, decided bool, err error) {
 		if sess.Status != Working && sess.Status != Waiting {
 			return entries, nil // it is being stopped
 		}
-		sess.Activity = firstLine("asks: "+clean(q.Text), lineLength)
+		sess.Activity = transcript.FirstLine("asks: "+transcript.Clean(q.Text), transcript.LineLength)
 		return entries, st.setStatus(sess, Waiting, "")
 	})
 	return chosen, decided, err
@@ -143,7 +144,7 @@ func permitted(permissions string, q *Question) (Option, bool) {
 
 // settled settles a question and returns what the journal says of it; nothing where it was
 // settled before.
-func (st *store) settled(id, state string, chosen Option, answer string) ([]Entry, error) {
+func (st *store) settled(id, state string, chosen Option, answer string) ([]transcript.Entry, error) {
 	q, won, err := st.settle(id, state, chosen.ID, answer)
 	if err != nil || !won {
 		return nil, err
@@ -152,13 +153,13 @@ func (st *store) settled(id, state string, chosen Option, answer string) ([]Entr
 	if state != questionAnswered {
 		by = ""
 	}
-	return []Entry{entry(entryAnswer, q.Turn, st.tx.Now(), settled{ID: id, State: state, Label: chosen.Label, Answer: answer, By: by})}, nil
+	return []transcript.Entry{transcript.NewEntry(transcript.KindAnswer, q.Turn, st.tx.Now(), transcript.Settled{ID: id, State: state, Label: chosen.Label, Answer: answer, By: by})}, nil
 }
 
 // settle settles a question that nobody answered, and returns the id of the option that
 // counts: somebody may have answered at the last moment.
 func (r *runner) settle(q *Question, state string, chosen Option) string {
-	err := r.change(func(st *store, sess *Session) ([]Entry, error) {
+	err := r.change(func(st *store, sess *Session) ([]transcript.Entry, error) {
 		entries, err := st.settled(q.ID, state, chosen, "")
 		if err != nil {
 			return nil, err
@@ -293,7 +294,7 @@ type answering struct {
 }
 
 // settle settles the question as its caller says.
-func (a *answering) settle(st *store, sess *Session) ([]Entry, error) {
+func (a *answering) settle(st *store, sess *Session) ([]transcript.Entry, error) {
 	own := *a.author
 	own.tx = st.tx
 	q, err := own.asked(sess, a.id)

@@ -13,6 +13,7 @@ import (
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // lowAsk asks for something that can do no harm, highAsk for something that can.
@@ -175,9 +176,9 @@ func TestQuestionThatNobodyAnswersIsRejected(t *testing.T) {
 	if got := g.said(id, 1); got != "GOT reject_once" {
 		t.Errorf("the agent %q", got)
 	}
-	var ask Item
+	var ask transcript.Item
 	for _, i := range g.turns(id)[0].Items {
-		if i.Kind == itemAsk {
+		if i.Kind == transcript.Ask {
 			ask = i
 		}
 	}
@@ -287,7 +288,7 @@ func TestAnswersAndUpdatesAreInOrderInTheJournal(t *testing.T) {
 	for _, e := range g.entries(id) {
 		switch {
 		case e.Turn == 0:
-		case e.Kind != entryUpdate:
+		case e.Kind != transcript.KindUpdate:
 			kinds = append(kinds, e.Kind)
 		case strings.Contains(string(e.JSON), "before"):
 			kinds = append(kinds, "before")

@@ -9,6 +9,7 @@ import (
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // toProto returns a session as a row of a list. What agents and programs said is as it may
@@ -17,12 +18,12 @@ func (s *Service) toProto(sess *Session) *sessionv1.Session {
 	msg := &sessionv1.Session{
 		Id:          sess.ID,
 		Handle:      sess.Handle(),
-		Title:       clean(sess.Title),
+		Title:       transcript.Clean(sess.Title),
 		Agent:       sess.Agent,
 		Status:      statusToProto(sess.Status),
-		Reason:      clean(sess.Reason),
+		Reason:      transcript.Clean(sess.Reason),
 		Since:       timestamppb.New(sess.Since),
-		Activity:    line(sess.Activity),
+		Activity:    transcript.Line(sess.Activity),
 		Branch:      sess.Tree.Branch,
 		Path:        s.path(sess),
 		PullRequest: pullToProto(sess.PullRequest),
@@ -35,7 +36,7 @@ func (s *Service) toProto(sess *Session) *sessionv1.Session {
 		CreatedAt:   timestamppb.New(sess.CreatedAt),
 	}
 	if sess.Question != "" {
-		msg.Question = new(line(sess.Question))
+		msg.Question = new(transcript.Line(sess.Question))
 	}
 	if sess.TaskHandle != "" {
 		msg.Task = new(sess.TaskHandle)
@@ -77,14 +78,14 @@ func pullToProto(p PullRequest) *sessionv1.PullRequest {
 	if p == (PullRequest{}) {
 		return nil
 	}
-	return &sessionv1.PullRequest{Url: clean(p.URL), State: p.State, Checks: p.Checks}
+	return &sessionv1.PullRequest{Url: transcript.Clean(p.URL), State: p.State, Checks: p.Checks}
 }
 
 // inputToProto returns an input of the session with this handle. Position counts only for
 // one that is queued.
 func inputToProto(in *Input, handle string, position int) *sessionv1.Input {
 	msg := &sessionv1.Input{
-		Id: in.ID, State: inputStateToProto(in.State), Text: cutRunes(clean(in.Text), lineLength),
+		Id: in.ID, State: inputStateToProto(in.State), Text: transcript.CutRunes(transcript.Clean(in.Text), transcript.LineLength),
 		Sender: in.Sender, SentAt: timestamppb.New(in.SentAt),
 	}
 	if in.State == Queued {
@@ -101,9 +102,9 @@ func inputSize(msg *sessionv1.Input) int { return 250 + ref.Quoted(msg.GetText()
 // turnName returns the name of a turn, such as s12:5.
 func turnName(handle string, number int) string { return handle + ":" + strconv.Itoa(number) }
 
-func eventToProto(e Entry) *sessionv1.Event {
+func eventToProto(e transcript.Entry) *sessionv1.Event {
 	const most = 16 << 10
-	text, cut := cutQuoted(string(e.JSON), most)
+	text, cut := transcript.CutQuoted(string(e.JSON), most)
 	return &sessionv1.Event{
 		Seq: e.Seq, At: timestamppb.New(e.At), Kind: e.Kind, Turn: int32(e.Turn), Json: text, Truncated: cut, //nolint:gosec // no billions of turns
 	}
@@ -113,24 +114,24 @@ func eventSize(msg *sessionv1.Event) int {
 	return 150 + ref.Quoted(msg.GetKind()) + ref.Quoted(msg.GetJson())
 }
 
-func planToProto(plan []PlanStep) []*sessionv1.PlanStep {
+func planToProto(plan []transcript.PlanStep) []*sessionv1.PlanStep {
 	msgs := make([]*sessionv1.PlanStep, len(plan))
 	for i, p := range plan {
-		msgs[i] = &sessionv1.PlanStep{Text: line(p.Text), Status: line(p.Status)}
+		msgs[i] = &sessionv1.PlanStep{Text: transcript.Line(p.Text), Status: transcript.Line(p.Status)}
 	}
 	return msgs
 }
 
 func questionToProto(q *Question, more int) *sessionv1.QuestionResponse {
 	const most = 8 << 10
-	input, _ := cutQuoted(string(q.Input), most)
+	input, _ := transcript.CutQuoted(string(q.Input), most)
 	resp := &sessionv1.QuestionResponse{
-		Pending: true, QuestionId: q.ID, Kind: q.Kind, Risk: riskToProto(q.Risk), RiskReason: clean(q.RiskReason),
-		Text: cutBytes(clean(q.Text), most), Input: escapeControls(input),
+		Pending: true, QuestionId: q.ID, Kind: q.Kind, Risk: riskToProto(q.Risk), RiskReason: transcript.Clean(q.RiskReason),
+		Text: transcript.CutBytes(transcript.Clean(q.Text), most), Input: transcript.EscapeControls(input),
 		AskedAt: timestamppb.New(q.AskedAt), Deadline: timestamppb.New(q.Deadline), More: int32(more), //nolint:gosec // no billions of questions
 	}
 	for i, o := range q.Options {
-		resp.Options = append(resp.Options, &sessionv1.Option{Number: int32(i + 1), Label: line(o.Label), Kind: o.Kind})
+		resp.Options = append(resp.Options, &sessionv1.Option{Number: int32(i + 1), Label: transcript.Line(o.Label), Kind: o.Kind})
 	}
 	return resp
 }

@@ -13,6 +13,7 @@ import (
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/git"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -143,7 +144,7 @@ func choose(agents []Agent, name string) (Agent, error) {
 
 // title sets the title that was given, or makes one of the prompt.
 func (d *draft) title(given string) {
-	if given = firstLine(given, 200); given != "" {
+	if given = transcript.FirstLine(given, 200); given != "" {
 		d.session.Title, d.session.TitledBy, d.titled = given, d.caller.String(), true
 		return
 	}

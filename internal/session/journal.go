@@ -2,14 +2,13 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 const (
@@ -41,7 +40,7 @@ type journal struct {
 	session string
 	// stored is told of the entries of each batch once they are stored, with their numbers
 	// set.
-	stored func(entries []Entry)
+	stored func(entries []transcript.Entry)
 	// tick is called about every second, between two transactions.
 	tick func(ctx context.Context)
 	// now returns the time.
@@ -59,9 +58,9 @@ type journal struct {
 
 // item is an entry, or a change of state with its own entries.
 type item struct {
-	entry Entry
+	entry transcript.Entry
 	// change is run in the transaction behind what was queued before; nil: there is none.
-	change func(st *store) ([]Entry, error)
+	change func(st *store) ([]transcript.Entry, error)
 	done   chan error // gets how the change ended
 }
 
@@ -71,7 +70,7 @@ func (j *journal) init() {
 
 // add queues an entry. It waits while too much is queued. The caller owns nothing of e any
 // more.
-func (j *journal) add(e Entry) error {
+func (j *journal) add(e transcript.Entry) error {
 	j.mu.Lock()
 	for !j.closed && j.bytes >= journalBytes {
 		room := j.room
@@ -90,7 +89,7 @@ func (j *journal) add(e Entry) error {
 // do runs change behind everything that was queued before, in one transaction with the
 // entries that it returns, and waits for the commit. The change may run again when the
 // commit failed.
-func (j *journal) do(change func(st *store) ([]Entry, error)) error {
+func (j *journal) do(change func(st *store) ([]transcript.Entry, error)) error {
 	done := make(chan error, 1)
 	j.mu.Lock()
 	if j.closed {
@@ -201,7 +200,7 @@ func (j *journal) take() []item {
 // store stores a batch. Of a change it says how that ended; a refusal is nobody else's
 // concern.
 func (j *journal) store(ctx context.Context, batch []item) error {
-	var entries []Entry
+	var entries []transcript.Entry
 	var refusal error
 	err := j.retry(ctx, func() error {
 		refusal = nil
@@ -226,11 +225,11 @@ func (j *journal) store(ctx context.Context, batch []item) error {
 	return err
 }
 
-func (j *journal) write(st *store, batch []item) (entries []Entry, err error) {
+func (j *journal) write(st *store, batch []item) (entries []transcript.Entry, err error) {
 	if change := batch[0].change; change != nil {
 		entries, err = change(st)
 	} else {
-		entries = make([]Entry, len(batch))
+		entries = make([]transcript.Entry, len(batch))
 		for i := range batch {
 			entries[i] = batch[i].entry
 		}
@@ -282,13 +281,4 @@ func signal(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
-}
-
-// entry returns an entry that says v.
-func entry(kind string, turn int, at time.Time, v any) Entry {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("entry %s: %v", kind, err)) // plain structs of this package
-	}
-	return Entry{At: at, Kind: kind, Turn: turn, JSON: raw}
 }

@@ -12,6 +12,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/storage/storagetest"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // newJournal returns a journal of a new session, and how many entries it has stored.
@@ -23,14 +24,14 @@ func newJournal(t *testing.T, now func() time.Time) (*journal, *atomic.Int64) {
 	j := &journal{
 		db: h.db, session: s.ID, now: now, tick: func(context.Context) {},
 		open:   func(tx *storage.Tx) *store { return storeOf(tx, "ws_a") },
-		stored: func(entries []Entry) { stored.Add(int64(len(entries))) },
+		stored: func(entries []transcript.Entry) { stored.Add(int64(len(entries))) },
 	}
 	j.init()
 	return j, stored
 }
 
-func chunk(n int) Entry {
-	return Entry{Kind: entryUpdate, JSON: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}
+func chunk(n int) transcript.Entry {
+	return transcript.Entry{Kind: transcript.KindUpdate, JSON: json.RawMessage(fmt.Sprintf(`{"n":%d}`, n))}
 }
 
 func TestJournalStoresEverythingInOrderBeforeItEnds(t *testing.T) {
@@ -45,12 +46,12 @@ func TestJournalStoresEverythingInOrderBeforeItEnds(t *testing.T) {
 		if i%1000 != 0 {
 			continue
 		}
-		err := j.do(func(st *store) ([]Entry, error) {
+		err := j.do(func(st *store) ([]transcript.Entry, error) {
 			last, err := st.lastEntry(j.session)
 			if want := int64(i + 1 + i/1000); err == nil && last != want {
 				t.Errorf("a change behind %d entries sees %d", want, last)
 			}
-			return []Entry{chunk(-1)}, err
+			return []transcript.Entry{chunk(-1)}, err
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -79,8 +80,8 @@ func TestChangeThatIsRefusedTakesNothingElseWithIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	refusal := fault.New(fault.Conflict, "no")
-	err := j.do(func(st *store) ([]Entry, error) {
-		if _, err := st.appendJournal(j.session, []Entry{chunk(2)}); err != nil {
+	err := j.do(func(st *store) ([]transcript.Entry, error) {
+		if _, err := st.appendJournal(j.session, []transcript.Entry{chunk(2)}); err != nil {
 			return nil, err
 		}
 		return nil, refusal
@@ -113,7 +114,7 @@ func TestJournalThatCannotBeStoredLetsNobodyWait(t *testing.T) {
 	added := make(chan error, 1)
 	go func() { // as an agent that is faster than its journal
 		for {
-			if err := j.add(Entry{Kind: entryUpdate, JSON: make(json.RawMessage, 1<<20)}); err != nil {
+			if err := j.add(transcript.Entry{Kind: transcript.KindUpdate, JSON: make(json.RawMessage, 1<<20)}); err != nil {
 				added <- err
 				return
 			}
@@ -135,7 +136,7 @@ func TestWhatWaitsToBeStoredIsBounded(t *testing.T) {
 	added := make(chan int, 1)
 	go func() {
 		n := 0
-		for j.add(Entry{Kind: entryUpdate, JSON: make(json.RawMessage, 1<<20)}) == nil {
+		for j.add(transcript.Entry{Kind: transcript.KindUpdate, JSON: make(json.RawMessage, 1<<20)}) == nil {
 			n++
 		}
 		added <- n

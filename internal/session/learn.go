@@ -6,6 +6,7 @@ import (
 
 	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // Update takes what the agent tells, for the journal. It waits while too much is queued,
@@ -18,24 +19,24 @@ func (r *runner) Update(raw json.RawMessage) {
 	turn := r.turn
 	r.mu.Unlock()
 	// What comes after the end of the journal is of nobody's turn.
-	_ = r.journal.add(Entry{At: now, Kind: entryUpdate, Turn: turn, JSON: raw})
+	_ = r.journal.add(transcript.Entry{At: now, Kind: transcript.KindUpdate, Turn: turn, JSON: raw})
 }
 
 // stored takes into the turn what is in the journal now.
-func (r *runner) stored(entries []Entry) {
+func (r *runner) stored(entries []transcript.Entry) {
 	for _, e := range entries {
-		if e.Kind == entryPrompt {
+		if e.Kind == transcript.KindPrompt {
 			r.open = r.next
 			r.costs.begin()
 		}
 		if r.open == nil || e.Turn != r.open.Number {
 			continue
 		}
-		r.open.add(e)
+		r.open.Add(e)
 		switch e.Kind {
-		case entryStop:
+		case transcript.KindStop:
 			r.open = nil
-		case entryUpdate:
+		case transcript.KindUpdate:
 			r.learn(e.JSON)
 		}
 	}
@@ -43,10 +44,10 @@ func (r *runner) stored(entries []Entry) {
 
 // learn takes from an update what the session's row tells.
 func (r *runner) learn(raw json.RawMessage) {
-	if activity := activityOf(raw); activity != "" && activity != r.active {
+	if activity := transcript.ActivityOf(raw); activity != "" && activity != r.active {
 		r.active, r.dirty = activity, true
 	}
-	if plan, ok := planOf(raw); ok {
+	if plan, ok := transcript.PlanOf(raw); ok {
 		r.plan, r.dirty = plan, true
 	}
 	if r.costs.learn(raw) {
@@ -91,7 +92,7 @@ func (r *runner) tick(ctx context.Context) {
 			return err
 		}
 		if cost, _ := r.costs.turn(agent.Usage{}); cost > 0 {
-			if err := st.spend(&Turn{Session: r.id, Number: number, CostMicros: cost}); err != nil {
+			if err := st.spend(&transcript.Turn{Session: r.id, Number: number, CostMicros: cost}); err != nil {
 				return err
 			}
 			reason, err = st.overBudget(r.rules, sess.line())

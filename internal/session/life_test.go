@@ -20,6 +20,7 @@ import (
 	"compozy.dev/compozy/internal/process"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/storage/storagetest"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 func (g *rig) stopSession(ids ...string) []*sessionv1.Session {
@@ -337,7 +338,7 @@ func (g *rig) crashed(status Status, shim process.ID) string {
 			if _, err := st.beginTurn(s, in); err != nil {
 				return err
 			}
-			if _, err := st.appendJournal(id, []Entry{{Kind: entryUpdate, Turn: 1, JSON: []byte(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"half"}}`)}}); err != nil {
+			if _, err := st.appendJournal(id, []transcript.Entry{{Kind: transcript.KindUpdate, Turn: 1, JSON: []byte(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"half"}}`)}}); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"compozy.dev/compozy/internal/agent"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // meter counts what the turn under way costs. Agents report the cost of their whole
@@ -15,7 +16,7 @@ func (m *meter) begin() { m.before = m.now }
 
 // learn takes what an update reports, and says whether it reports a cost.
 func (m *meter) learn(raw json.RawMessage) bool {
-	u, ok := usageOf(raw)
+	u, ok := transcript.UsageOf(raw)
 	if !ok || !u.HasCost {
 		return false
 	}

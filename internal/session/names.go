@@ -6,10 +6,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // resolve returns the sessions that the references name, in the same order: by id, by
@@ -123,4 +125,21 @@ func refuseTwins(refs []ref.Named, list []*Session) error {
 		}
 	}
 	return ref.Refuse(fault.InvalidArgument, bad)
+}
+
+// titleProblem says what is wrong with a title; empty: nothing.
+func titleProblem(title string) string {
+	switch {
+	case strings.TrimSpace(title) == "":
+		return "is blank; say in one line what the session is for"
+	case strings.ContainsFunc(title, unicode.IsControl):
+		return "has more than one line or control characters; write one plain line"
+	}
+	return ""
+}
+
+// titleOf returns the title of a session that was given this prompt and no title.
+func titleOf(prompt string) string {
+	const most = 80
+	return transcript.FirstLine(transcript.Clean(prompt), most)
 }

@@ -11,6 +11,7 @@ import (
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 const (
@@ -168,9 +169,9 @@ type page struct {
 
 // turn returns a turn from a place on, as far as it fits. Where it does not fit whole, the
 // place is set to what comes next.
-func (p *page) turn(handle string, t *Turn, at *place) (msg *sessionv1.Turn, whole bool) {
+func (p *page) turn(handle string, t *transcript.Turn, at *place) (msg *sessionv1.Turn, whole bool) {
 	msg = &sessionv1.Turn{
-		Name: turnName(handle, t.Number), Sender: t.Sender, StopReason: clean(t.StopReason),
+		Name: turnName(handle, t.Number), Sender: t.Sender, StopReason: transcript.Clean(t.StopReason),
 		StartedAt: timestamppb.New(t.StartedAt), CostUsd: dollars(t.CostMicros), Tokens: t.Tokens,
 	}
 	if !t.EndedAt.IsZero() {
@@ -178,7 +179,7 @@ func (p *page) turn(handle string, t *Turn, at *place) (msg *sessionv1.Turn, who
 	}
 	p.left -= turnNames
 	shown := promptItem // the item that the last one of msg is
-	for _, s := range t.segments(p.full) {
+	for _, s := range segments(t, p.full) {
 		msg.Truncated = msg.GetTruncated() || s.cut
 		if s.item < at.item || s.item == at.item && s.field < at.field {
 			continue
@@ -194,7 +195,7 @@ func (p *page) turn(handle string, t *Turn, at *place) (msg *sessionv1.Turn, who
 		}
 		if s.item != promptItem && s.item != shown {
 			i := t.Items[s.item]
-			msg.Items = append(msg.Items, &sessionv1.Item{Kind: i.Kind, Status: i.shownStatus()})
+			msg.Items = append(msg.Items, &sessionv1.Item{Kind: i.Kind, Status: shownStatus(i)})
 			p.left -= itemNames
 			shown = s.item
 		}
@@ -219,7 +220,7 @@ func (p *page) fit(text string) (piece string, cut bool) {
 	case p.used && (p.left < crumb || size <= ref.PageBytes-turnNames):
 		return "", true
 	}
-	return cutQuoted(text, max(p.left-itemNames, crumb))
+	return transcript.CutQuoted(text, max(p.left-itemNames, crumb))
 }
 
 // startOf returns where the character begins that is at or behind an offset.
@@ -232,8 +233,8 @@ func startOf(text string, offset int) int {
 }
 
 // shownStatus returns the state of a tool call; empty for other items.
-func (i Item) shownStatus() string {
-	if i.Kind != itemTool {
+func shownStatus(i transcript.Item) string {
+	if i.Kind != transcript.Tool {
 		return ""
 	}
 	return i.Status
@@ -248,16 +249,16 @@ type segment struct {
 
 // segments returns the texts of a turn in the order in which they are read. Without full
 // these are the beginning of the prompt, what was said, and a line for each tool call.
-func (t *Turn) segments(full bool) []segment {
-	prompt := clean(t.Prompt)
+func segments(t *transcript.Turn, full bool) []segment {
+	prompt := transcript.Clean(t.Prompt)
 	first := segment{item: promptItem, text: prompt}
 	if !full {
-		first.text = cutBytes(prompt, promptBytes)
+		first.text = transcript.CutBytes(prompt, promptBytes)
 		first.cut = len(first.text) < len(prompt)
 	}
 	list := []segment{first}
 	for n, i := range t.Items {
-		if i.Kind == itemThink && !full {
+		if i.Kind == transcript.Think && !full {
 			continue
 		}
 		list = append(list, segment{item: n, field: fieldText, text: i.Text})

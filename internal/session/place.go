@@ -21,6 +21,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/git"
 	"compozy.dev/compozy/internal/process"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -139,7 +140,7 @@ func (r *runner) plant(wt git.Worktree, err error) (git.Worktree, error) {
 	if err != nil {
 		return git.Worktree{}, err
 	}
-	return wt, r.change(func(_ *store, sess *Session) ([]Entry, error) { return nil, r.s.planted(sess, wt) })
+	return wt, r.change(func(_ *store, sess *Session) ([]transcript.Entry, error) { return nil, r.s.planted(sess, wt) })
 }
 
 // planted writes a worktree into a session.
@@ -238,7 +239,7 @@ func (r *runner) prepare(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return r.change(func(_ *store, sess *Session) ([]Entry, error) {
+	return r.change(func(_ *store, sess *Session) ([]transcript.Entry, error) {
 		sess.Tree.Ready = true
 		return nil, nil
 	})
@@ -259,11 +260,11 @@ func (r *runner) setUp(ctx context.Context, dir, line string) error {
 	err := agent.Run(ctx, spec, out, func(shim process.ID) { r.s.remember(r, shim) })
 	switch exit, failed := errors.AsType[*exec.ExitError](err); {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fault.New(fault.Timeout, "the worktree is not ready: %q did not end within %s: %s", line, shortly(setupLimit), clean(out.String()))
+		return fault.New(fault.Timeout, "the worktree is not ready: %q did not end within %s: %s", line, shortly(setupLimit), transcript.Clean(out.String()))
 	case ctx.Err() != nil:
 		return ctx.Err() // the session is to end, for its own reason
 	case failed:
-		return fault.New(fault.Conflict, "the worktree is not ready: %q failed (%v): %s", line, exit, clean(out.String()))
+		return fault.New(fault.Conflict, "the worktree is not ready: %q failed (%v): %s", line, exit, transcript.Clean(out.String()))
 	case err != nil:
 		return fmt.Errorf("run %q: %w", line, err)
 	default:

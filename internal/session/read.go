@@ -14,6 +14,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -96,11 +97,11 @@ func (s *Service) Get(ctx context.Context, req *sessionv1.GetRequest) (*sessionv
 	resp := &sessionv1.GetResponse{
 		Session: s.toProto(sess), Model: sess.Model, Permissions: permissionsToProto(sess.Permissions),
 		BaseCommit: sess.Tree.BaseCommit, Base: sess.Tree.Base, Autopilot: sess.Autopilot,
-		CreatedBy: sess.Creator, Client: sess.Client, AgentVersion: line(sess.AgentVersion),
+		CreatedBy: sess.Creator, Client: sess.Client, AgentVersion: transcript.Line(sess.AgentVersion),
 		Plan: planToProto(sess.Plan), SavedRef: sess.Tree.SavedRef,
 	}
 	for _, n := range sess.Notices {
-		resp.Notices = append(resp.Notices, clean(n))
+		resp.Notices = append(resp.Notices, transcript.Clean(n))
 	}
 	if rules.SessionUSD > 0 {
 		resp.BudgetUsd = &rules.SessionUSD
@@ -336,7 +337,7 @@ func (s *Service) Events(ctx context.Context, req *sessionv1.EventsRequest) (*se
 		return nil, err
 	}
 	most := limit(req.Limit, defaultEvents)
-	var entries []Entry
+	var entries []transcript.Entry
 	err = s.view(ctx, func(st *store) error {
 		sess, err := st.readable(ctx, req.GetId())
 		if err != nil {
@@ -416,7 +417,7 @@ func (s *Service) failedTasks(tx *storage.Tx, listed []*Session, resp *sessionv1
 			continue // it is just being removed, or told of already
 		}
 		resp.Items = append(resp.Items, &sessionv1.Attention{
-			Workspace: ws.Name, Handle: f.Handle, Title: clean(f.Title), Kind: "failure", Text: line(f.Reason),
+			Workspace: ws.Name, Handle: f.Handle, Title: transcript.Clean(f.Title), Kind: "failure", Text: transcript.Line(f.Reason),
 			Since: timestamppb.New(f.At), Command: fmt.Sprintf("compozy task retry %s --workspace %s", f.Handle, ws.Name),
 		})
 	}
@@ -436,7 +437,7 @@ func (st *store) attention(sess *Session, workspace string) (*sessionv1.Attentio
 		return nil, err
 	}
 	return &sessionv1.Attention{
-		Workspace: workspace, Handle: sess.Handle(), Title: clean(sess.Title), Kind: kind, Text: line(text),
+		Workspace: workspace, Handle: sess.Handle(), Title: transcript.Clean(sess.Title), Kind: kind, Text: transcript.Line(text),
 		Since: timestamppb.New(sess.Since), Command: fmt.Sprintf("compozy session %s %s --workspace %s", command, sess.Handle(), workspace),
 	}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/wire"
 	"compozy.dev/compozy/internal/workspace"
 )
@@ -190,7 +191,7 @@ func TestGetTellsWhatThereIsAndNothingThatSteersATerminal(t *testing.T) {
 			Title: "a\x1b[2Jb", Agent: "claude", Model: "m", Permissions: "edits", Path: "worktrees/a/s2", Reason: "r\x07", Activity: "x\x1b[1my",
 			Tree:        Tree{Branch: "compozy/s2-x", Base: "main", BaseCommit: "abc", SavedRef: "refs/compozy/sessions/x"},
 			PullRequest: PullRequest{URL: "https://example.org/pull/1", State: "open"}, Parent: parent.ID, Root: parent.ID, Task: "tsk_7", TaskHandle: "t7",
-			AgentVersion: "claude 1\n", Plan: []PlanStep{{"look\x1b[0m", "pending"}}, Notices: []string{"n\x00"}, Autopilot: true,
+			AgentVersion: "claude 1\n", Plan: []transcript.PlanStep{{Text: "look\x1b[0m", Status: "pending"}}, Notices: []string{"n\x00"}, Autopilot: true,
 		})
 		h.shelf.do(func(st *store) error { return st.addQuestion(&Question{Session: s.ID, Text: "may\x1b[31m I?\nmore"}) })
 		got := must(h.t, h.Get, h.facade(), &sessionv1.GetRequest{Id: "s2"})
@@ -367,11 +368,11 @@ func TestOnlyQueuedInputsAreTakenBackAllOrNone(t *testing.T) {
 }
 
 // story fills a session with turns that are hard to page, and returns them.
-func (h *reader) story(s *Session, n int) (turns []*Turn) {
+func (h *reader) story(s *Session, n int) (turns []*transcript.Turn) {
 	h.t.Helper()
 	for i := range n {
 		t := h.turn(s, fmt.Sprintf("prompt %d %s", i, strings.Repeat("語\"\n", i*700)))
-		var entries []Entry
+		var entries []transcript.Entry
 		for j := range 4 {
 			entries = append(entries,
 				sent(map[string]any{"sessionUpdate": "agent_thought_chunk", "content": map[string]any{"type": "text", "text": strings.Repeat("think\n", j*50)}}),
@@ -388,9 +389,9 @@ func (h *reader) story(s *Session, n int) (turns []*Turn) {
 }
 
 // readAll follows the cursors to the end and puts the pieces together again.
-func (h *reader) readAll(id string, full bool) (turns []*Turn) {
+func (h *reader) readAll(id string, full bool) (turns []*transcript.Turn) {
 	h.t.Helper()
-	byName := map[string]*Turn{}
+	byName := map[string]*transcript.Turn{}
 	for cursor, pages := "", 0; pages == 0 || cursor != ""; pages++ {
 		resp := must(h.t, h.Read, h.facade(), &sessionv1.ReadRequest{Id: id, Full: full, Cursor: cursor})
 		if n := size(h.t, resp); n > 24<<10+1<<10 || len(resp.GetTurns()) == 0 {
@@ -399,13 +400,13 @@ func (h *reader) readAll(id string, full bool) (turns []*Turn) {
 		for i, msg := range resp.GetTurns() {
 			t := byName[msg.GetName()]
 			if t == nil {
-				t = &Turn{}
+				t = &transcript.Turn{}
 				byName[msg.GetName()] = t
 				turns = append(turns, t)
 			}
 			t.Prompt += msg.GetPrompt()
 			for k, item := range msg.GetItems() {
-				got := Item{Kind: item.GetKind(), Text: item.GetText(), Status: item.GetStatus(), Input: item.GetInput(), Output: item.GetOutput()}
+				got := transcript.Item{Kind: item.GetKind(), Text: item.GetText(), Status: item.GetStatus(), Input: item.GetInput(), Output: item.GetOutput()}
 				// Only the first item of a page can go on where the last one ended.
 				if i == 0 && k == 0 && cursor != "" && len(t.Items) > 0 && msg.GetPrompt() == "" && goesOn(t.Items[len(t.Items)-1], got) {
 					last := &t.Items[len(t.Items)-1]
@@ -422,7 +423,7 @@ func (h *reader) readAll(id string, full bool) (turns []*Turn) {
 
 // goesOn reports whether an item is the rest of the one before it. Items of the story that
 // follow each other are of different kinds.
-func goesOn(last, next Item) bool { return last.Kind == next.Kind }
+func goesOn(last, next transcript.Item) bool { return last.Kind == next.Kind }
 
 func TestPagesOfATranscriptPutTogetherAreTheTranscript(t *testing.T) {
 	readers(t, func(h *reader) {
@@ -459,7 +460,7 @@ func TestWithoutFullAToolCallIsALine(t *testing.T) {
 				h.t.Errorf("turn %s shows %d bytes of the prompt, truncated %v", turn.GetName(), len(turn.GetPrompt()), turn.GetTruncated())
 			}
 			for _, i := range turn.GetItems() {
-				if i.GetInput()+i.GetOutput() != "" || i.GetKind() == itemThink {
+				if i.GetInput()+i.GetOutput() != "" || i.GetKind() == transcript.Think {
 					h.t.Errorf("item %v", i)
 				}
 			}
@@ -576,7 +577,7 @@ func TestEventsAreTheJournalInPages(t *testing.T) {
 				h.t.Fatal(err)
 			}
 			want = append(want, string(raw))
-			h.append(s, Entry{Kind: entryUpdate, Turn: 1, JSON: raw})
+			h.append(s, transcript.Entry{Kind: transcript.KindUpdate, Turn: 1, JSON: raw})
 		}
 		var got []string
 		cursor := ""
@@ -596,7 +597,7 @@ func TestEventsAreTheJournalInPages(t *testing.T) {
 		if !slices.Equal(got, want) {
 			h.t.Errorf("%d events, want %d as they were", len(got), len(want))
 		}
-		h.append(s, Entry{Kind: entryUpdate, JSON: json.RawMessage(`"` + strings.Repeat(`\n`, 20_000) + `"`)})
+		h.append(s, transcript.Entry{Kind: transcript.KindUpdate, JSON: json.RawMessage(`"` + strings.Repeat(`\n`, 20_000) + `"`)})
 		resp := must(h.t, h.Events, h.facade(), &sessionv1.EventsRequest{Id: "s1", Cursor: cursor})
 		if e := resp.GetEvents(); len(e) != 1 || !e[0].GetTruncated() || size(h.t, resp) > 24<<10 {
 			h.t.Errorf("a long event: %d of them, %d bytes", len(e), size(h.t, resp))

@@ -11,6 +11,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/process"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -296,8 +297,8 @@ func (s *Service) lose(ctx context.Context, sess *Session, to Status, reason str
 		if err := st.update(now); err != nil {
 			return err
 		}
-		last := entry(entryStatus, 0, s.cfg.Now(), statusEntry{Status: to, Reason: reason})
-		if _, err := st.appendJournal(sess.ID, []Entry{last}); err != nil {
+		last := transcript.NewEntry(transcript.KindStatus, 0, s.cfg.Now(), statusEntry{Status: to, Reason: reason})
+		if _, err := st.appendJournal(sess.ID, []transcript.Entry{last}); err != nil {
 			return err
 		}
 		return st.setStatus(now, to, reason)

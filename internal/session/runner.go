@@ -13,6 +13,7 @@ import (
 	"compozy.dev/compozy/internal/git"
 	"compozy.dev/compozy/internal/process"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -56,11 +57,11 @@ type runner struct {
 	// from then on.
 	dir    string // in which the agent works
 	repo   *git.Repo
-	next   *Turn // the turn whose prompt is being stored
-	open   *Turn // the turn that goes on, as far as it is stored
-	dirty  bool  // something of it is not in the session's row
+	next   *transcript.Turn // the turn whose prompt is being stored
+	open   *transcript.Turn // the turn that goes on, as far as it is stored
+	dirty  bool             // something of it is not in the session's row
 	active string
-	plan   []PlanStep
+	plan   []transcript.PlanStep
 	pull   string
 	costs  meter
 }
@@ -192,7 +193,7 @@ func (r *runner) start(ctx context.Context) (*agent.Agent, error) {
 		return nil, err
 	}
 	r.s.remember(r, a.Process())
-	err = r.change(func(_ *store, sess *Session) ([]Entry, error) {
+	err = r.change(func(_ *store, sess *Session) ([]transcript.Entry, error) {
 		sess.Process = a.Process()
 		return nil, nil
 	})
@@ -216,7 +217,7 @@ func (r *runner) shake(ctx context.Context, a *agent.Agent) error {
 	if err != nil {
 		return err
 	}
-	return r.change(func(st *store, now *Session) ([]Entry, error) {
+	return r.change(func(st *store, now *Session) ([]transcript.Entry, error) {
 		now.AgentSession, now.AgentVersion = o.SessionID, join(o.Name, o.Version)
 		now.notice(o.Notices...)
 		if err := st.setModels(r.s.cfg.Node, r.known.Name, o.Models); err != nil {
@@ -224,7 +225,7 @@ func (r *runner) shake(ctx context.Context, a *agent.Agent) error {
 		}
 		// It is idle only when there is nothing to do: who waits for it shall not take it for
 		// done before it has begun.
-		return []Entry{r.status(now.Status, now.Reason, o.Notices)}, nil
+		return []transcript.Entry{r.status(now.Status, now.Reason, o.Notices)}, nil
 	})
 }
 
@@ -242,14 +243,14 @@ type statusEntry struct {
 	Notices []string `json:"notices,omitempty"`
 }
 
-func (r *runner) status(to Status, reason string, notices []string) Entry {
-	return entry(entryStatus, 0, r.s.cfg.Now(), statusEntry{to, reason, notices})
+func (r *runner) status(to Status, reason string, notices []string) transcript.Entry {
+	return transcript.NewEntry(transcript.KindStatus, 0, r.s.cfg.Now(), statusEntry{to, reason, notices})
 }
 
 // change runs fn on the session as it is, in order with what the agent sends, and writes
 // what fn changes of it.
-func (r *runner) change(fn func(st *store, sess *Session) ([]Entry, error)) error {
-	return r.journal.do(func(st *store) ([]Entry, error) {
+func (r *runner) change(fn func(st *store, sess *Session) ([]transcript.Entry, error)) error {
+	return r.journal.do(func(st *store) ([]transcript.Entry, error) {
 		sess, err := st.hold(r.id)
 		if err != nil {
 			return nil, err
@@ -287,7 +288,7 @@ func (r *runner) finish(ctx context.Context, a *agent.Agent, end outcome) {
 	r.halt(nil) // nobody waits for what is still looked up
 	r.side.Wait()
 	saved, notice := r.save(ctx)
-	err := r.change(func(st *store, sess *Session) ([]Entry, error) {
+	err := r.change(func(st *store, sess *Session) ([]transcript.Entry, error) {
 		return r.closing(st, sess, end, saved, notice)
 	})
 	if errors.Is(err, errJournalClosed) { // what it did last is lost, and how it ended need not be
@@ -320,7 +321,7 @@ func (r *runner) drain(a *agent.Agent) {
 	}
 }
 
-func (r *runner) closing(st *store, sess *Session, end outcome, saved, notice string) ([]Entry, error) {
+func (r *runner) closing(st *store, sess *Session, end outcome, saved, notice string) ([]transcript.Entry, error) {
 	if saved != "" {
 		sess.Tree.SavedRef, sess.Tree.Saved = savedRef(r.id), saved
 	}
@@ -332,7 +333,7 @@ func (r *runner) closing(st *store, sess *Session, end outcome, saved, notice st
 	if !sess.Status.Live() {
 		return nil, nil
 	}
-	return []Entry{r.status(end.status, end.reason, nil)}, st.setStatus(sess, end.status, end.reason)
+	return []transcript.Entry{r.status(end.status, end.reason, nil)}, st.setStatus(sess, end.status, end.reason)
 }
 
 // abandon ends what an agent that is gone has left open: questions, and the turn with its

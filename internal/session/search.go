@@ -11,6 +11,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // maxMatches is how many turns a search finds.
@@ -21,7 +22,7 @@ func (s *Service) Search(ctx context.Context, req *sessionv1.SearchRequest) (*se
 	if strings.TrimSpace(req.GetText()) == "" {
 		return nil, fault.Invalid(fault.Field{Path: "text", Problem: "is blank; give the text to find"})
 	}
-	folded := search.Literal(clean(req.GetText()))
+	folded := search.Literal(transcript.Clean(req.GetText()))
 	resp := &sessionv1.SearchResponse{}
 	err := s.view(ctx, func(st *store) error {
 		only := ""
@@ -60,17 +61,17 @@ func (st *store) match(f hit, folded string) (*sessionv1.Match, error) {
 	if err != nil {
 		return nil, err
 	}
-	msg := &sessionv1.Match{Turn: turnName(handle(f.number), f.turn), Title: clean(f.title), At: timestamppb.New(storage.Time(f.at))}
+	msg := &sessionv1.Match{Turn: turnName(handle(f.number), f.turn), Title: transcript.Clean(f.title), At: timestamppb.New(storage.Time(f.at))}
 	for _, t := range list {
-		prompt := clean(t.Prompt)
+		prompt := transcript.Clean(t.Prompt)
 		if msg.Line, msg.InPrompt = search.LineWith(prompt, folded); msg.GetInPrompt() {
 			break
 		}
-		said := strings.TrimPrefix(t.text(), prompt+"\n")
+		said := strings.TrimPrefix(t.Text(), prompt+"\n")
 		if line, found := search.LineWith(said, folded); found {
 			msg.Line = line
 		} else { // it begins in the prompt and ends in the answer
-			msg.Line, msg.InPrompt = firstLine(prompt, lineLength), true
+			msg.Line, msg.InPrompt = transcript.FirstLine(prompt, transcript.LineLength), true
 		}
 	}
 	return msg, nil

@@ -20,6 +20,7 @@ import (
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/storage/storagetest"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -187,7 +188,7 @@ func eventually(t *testing.T, what string, ok func() bool, state func() string) 
 }
 
 // turns returns the turns of a session.
-func (g *rig) turns(id string) (turns []*Turn) {
+func (g *rig) turns(id string) (turns []*transcript.Turn) {
 	g.t.Helper()
 	err := g.db.View(g.t.Context(), func(tx *storage.Tx) (err error) {
 		turns, err = storeOf(tx, g.ws.ID).turns(id, 1, 1<<30)
@@ -204,7 +205,7 @@ func (g *rig) said(id string, turn int) string {
 	g.t.Helper()
 	var b strings.Builder
 	for _, i := range g.turns(id)[turn-1].Items {
-		if i.Kind == itemSay {
+		if i.Kind == transcript.Say {
 			b.WriteString(i.Text)
 		}
 	}
@@ -212,7 +213,7 @@ func (g *rig) said(id string, turn int) string {
 }
 
 // entries returns the journal of a session.
-func (g *rig) entries(id string) (entries []Entry) {
+func (g *rig) entries(id string) (entries []transcript.Entry) {
 	g.t.Helper()
 	err := g.db.View(g.t.Context(), func(tx *storage.Tx) (err error) {
 		entries, err = storeOf(tx, g.ws.ID).journal(id, 0, 1<<20)

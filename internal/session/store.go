@@ -15,6 +15,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -87,7 +88,7 @@ func scanSession(rows *sql.Rows) (*Session, error) {
 	if parent.Valid {
 		s.ParentHandle = handle(parent.Int64)
 	}
-	s.Question = firstLine(question.String, lineLength)
+	s.Question = transcript.FirstLine(question.String, transcript.LineLength)
 	for _, column := range []struct {
 		text string
 		into any
@@ -148,7 +149,7 @@ func (st *store) insert(s *Session) error {
 		s.ID = ref.NewID("ses", st.tx.Now())
 	}
 	s.Workspace, s.Number, s.Creator, s.Client = st.workspace, number, st.author, st.client
-	s.Title = clean(s.Title)
+	s.Title = transcript.Clean(s.Title)
 	s.CreatedAt, s.UpdatedAt, s.Since = st.tx.Now(), st.tx.Now(), st.tx.Now()
 	p, err := s.packed()
 	if err != nil {
@@ -294,20 +295,20 @@ func (st *store) tell(s *Session) (string, error) {
 		if err != nil || len(questions) == 0 {
 			return s.Reason, err
 		}
-		return firstLine(questions[0].Text, lineLength), nil
+		return transcript.FirstLine(questions[0].Text, transcript.LineLength), nil
 	case Idle:
 		if s.Reason != "" {
-			return firstLine(s.Reason, lineLength), nil
+			return transcript.FirstLine(s.Reason, transcript.LineLength), nil
 		}
 		return st.lastWords(s)
 	default:
-		return line(s.Reason), nil // the last that an agent wrote is on lines of its own
+		return transcript.Line(s.Reason), nil // the last that an agent wrote is on lines of its own
 	}
 }
 
 // rename gives a session a title that the author chose.
 func (st *store) rename(s *Session, title string) error {
-	s.Title, s.TitledBy, s.UpdatedAt = clean(title), st.author, st.tx.Now()
+	s.Title, s.TitledBy, s.UpdatedAt = transcript.Clean(title), st.author, st.tx.Now()
 	_, err := st.tx.Exec(`UPDATE session SET title = ?, titled_by = ?, updated_at = ? WHERE id = ? AND workspace_id = ?`,
 		s.Title, s.TitledBy, s.UpdatedAt.UnixMilli(), s.ID, st.workspace)
 	if err != nil {

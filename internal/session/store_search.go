@@ -69,7 +69,7 @@ func (st *store) search(ctx context.Context, folded, session string, limit int) 
 		if err != nil {
 			return nil, err
 		}
-		if len(list) == 1 && !slices.Contains(hits, h) && strings.Contains(search.Literal(list[0].text()), folded) {
+		if len(list) == 1 && !slices.Contains(hits, h) && strings.Contains(search.Literal(list[0].Text()), folded) {
 			hits = append(hits, h)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
 	"compozy.dev/compozy/internal/storage/storagetest"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // shelf is a database with helpers that fail the test themselves.
@@ -73,7 +74,7 @@ func (h *shelf) get(id string) (s *Session) {
 }
 
 // turn gives a session an input that becomes its next turn.
-func (h *shelf) turn(s *Session, prompt string) (t *Turn) {
+func (h *shelf) turn(s *Session, prompt string) (t *transcript.Turn) {
 	h.t.Helper()
 	h.do(func(st *store) error {
 		in := Input{Session: s.ID, Text: prompt}
@@ -91,18 +92,18 @@ func (h *shelf) turn(s *Session, prompt string) (t *Turn) {
 }
 
 // append adds entries to the journal of a session.
-func (h *shelf) append(s *Session, entries ...Entry) (last int64) {
+func (h *shelf) append(s *Session, entries ...transcript.Entry) (last int64) {
 	h.t.Helper()
 	h.do(func(st *store) (err error) { last, err = st.appendJournal(s.ID, entries); return err })
 	return last
 }
 
 // end ends a turn after the entries.
-func (h *shelf) end(s *Session, t *Turn, entries ...Entry) {
+func (h *shelf) end(s *Session, t *transcript.Turn, entries ...transcript.Entry) {
 	h.t.Helper()
 	for i := range entries {
 		entries[i].Turn = t.Number
-		t.add(entries[i])
+		t.Add(entries[i])
 	}
 	if len(entries) > 0 {
 		h.append(s, entries...)
@@ -112,17 +113,17 @@ func (h *shelf) end(s *Session, t *Turn, entries ...Entry) {
 }
 
 // said is an entry in which the agent says a text.
-func said(text string) Entry {
+func said(text string) transcript.Entry {
 	return sent(map[string]any{"sessionUpdate": "agent_message_chunk", "content": map[string]any{"type": "text", "text": text}})
 }
 
 // sent is an entry with an update.
-func sent(update any) Entry {
+func sent(update any) transcript.Entry {
 	raw, err := json.Marshal(update)
 	if err != nil {
 		panic(err)
 	}
-	return Entry{Kind: entryUpdate, JSON: raw}
+	return transcript.Entry{Kind: transcript.KindUpdate, JSON: raw}
 }
 
 func TestASessionIsReadAsItWasWritten(t *testing.T) {
@@ -133,7 +134,7 @@ func TestASessionIsReadAsItWasWritten(t *testing.T) {
 			Reason: "why", Activity: "reading", Path: "worktrees/a/b", Tree: Tree{Branch: "compozy/s2", BaseCommit: "abc"},
 			PullRequest: PullRequest{URL: "https://example.org/pull/1"}, AgentSession: "x", AgentVersion: "claude 1",
 			Process: process.ID{PID: 7, Start: "1", Boot: "b"}, Task: "tsk_1", TaskHandle: "t1",
-			Parent: parent.ID, Root: parent.ID, Depth: 1, Plan: []PlanStep{{"look", "pending"}}, Notices: []string{"one"},
+			Parent: parent.ID, Root: parent.ID, Depth: 1, Plan: []transcript.PlanStep{{Text: "look", Status: "pending"}}, Notices: []string{"one"},
 		})
 		s.ParentHandle = "s1"
 		if diff := cmp.Diff(s, h.get(s.ID)); diff != "" {
@@ -346,9 +347,9 @@ func TestJournalIsNumberedWithoutGaps(t *testing.T) {
 		s := h.add("ws_a", Session{})
 		var want []string
 		for _, n := range []int{1, 2, 63, 64, 65, 300} {
-			batch := make([]Entry, n)
+			batch := make([]transcript.Entry, n)
 			for i := range batch {
-				batch[i] = Entry{Kind: entryUpdate, Turn: 1, JSON: json.RawMessage(fmt.Sprintf("%d", len(want)))}
+				batch[i] = transcript.Entry{Kind: transcript.KindUpdate, Turn: 1, JSON: json.RawMessage(fmt.Sprintf("%d", len(want)))}
 				want = append(want, string(batch[i].JSON))
 			}
 			if last := h.append(s, batch...); last != int64(len(want)) || batch[n-1].Seq != last || batch[0].Seq != last-int64(n)+1 {
@@ -381,7 +382,7 @@ func TestJournalOfAnUnknownSessionIsRefused(t *testing.T) {
 	shelves(t, func(h *shelf) {
 		foreign := h.add("ws_b", Session{})
 		err := h.db.Do(h.t.Context(), func(tx *storage.Tx) error {
-			_, err := storeOf(tx, "ws_a").appendJournal(foreign.ID, []Entry{{Kind: entryUpdate, JSON: json.RawMessage(`1`)}})
+			_, err := storeOf(tx, "ws_a").appendJournal(foreign.ID, []transcript.Entry{{Kind: transcript.KindUpdate, JSON: json.RawMessage(`1`)}})
 			return err
 		})
 		if fault.Of(err) != fault.NotFound {
@@ -393,7 +394,7 @@ func TestJournalOfAnUnknownSessionIsRefused(t *testing.T) {
 func TestWhatAgentsSendIsStoredOnEveryEngine(t *testing.T) {
 	shelves(t, func(h *shelf) {
 		s := h.add("ws_a", Session{Reason: "a\x00b\xff", Activity: "\x00"})
-		h.append(s, Entry{Kind: entryUpdate, JSON: json.RawMessage("{\"a\":\"\xff\"}")}, Entry{Kind: entryUpdate, JSON: json.RawMessage(`{"a":"\u0000"}`)})
+		h.append(s, transcript.Entry{Kind: transcript.KindUpdate, JSON: json.RawMessage("{\"a\":\"\xff\"}")}, transcript.Entry{Kind: transcript.KindUpdate, JSON: json.RawMessage(`{"a":"\u0000"}`)})
 		h.see(func(st *store) error {
 			entries, err := st.journal(s.ID, 0, 10)
 			if err == nil && (string(entries[0].JSON) != "{\"a\":\"\uFFFD\"}" || string(entries[1].JSON) != `{"a":"\u0000"}`) {

@@ -13,6 +13,7 @@ import (
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/search"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 const inputColumns = `SELECT id, session_id, ordinal, text, sender, state, turn, sent_at FROM session_input WHERE workspace_id = ? AND `
@@ -109,7 +110,7 @@ func (st *store) failDelivered(session string) error {
 const turnColumns = `t.session_id, t.number, t.input_id, t.prompt, t.sender, t.first_seq, t.stop_reason, t.started_at, t.ended_at, t.cost_micros, t.tokens, t.items`
 
 // turnsWhere returns the turns for which the rest of the statement is true, in its order.
-func (st *store) turnsWhere(rest string, args ...any) ([]*Turn, error) {
+func (st *store) turnsWhere(rest string, args ...any) ([]*transcript.Turn, error) {
 	list, err := storage.Collect(st.tx, scanTurn, `SELECT `+turnColumns+` FROM session_turn t WHERE t.workspace_id = ? AND `+rest,
 		slices.Concat([]any{st.workspace}, args)...)
 	if err != nil {
@@ -118,8 +119,8 @@ func (st *store) turnsWhere(rest string, args ...any) ([]*Turn, error) {
 	return list, nil
 }
 
-func scanTurn(rows *sql.Rows) (*Turn, error) {
-	var t Turn
+func scanTurn(rows *sql.Rows) (*transcript.Turn, error) {
+	var t transcript.Turn
 	var started int64
 	var ended sql.NullInt64
 	var items string
@@ -139,7 +140,7 @@ func scanTurn(rows *sql.Rows) (*Turn, error) {
 
 // turns returns the turns of a session from one number to another, both included. The items
 // of one that goes on are those that its journal makes so far.
-func (st *store) turns(session string, from, to int) ([]*Turn, error) {
+func (st *store) turns(session string, from, to int) ([]*transcript.Turn, error) {
 	list, err := st.turnsWhere(`t.session_id = ? AND t.number BETWEEN ? AND ? ORDER BY t.number`, session, from, to)
 	if err != nil {
 		return nil, err
@@ -153,22 +154,22 @@ func (st *store) turns(session string, from, to int) ([]*Turn, error) {
 }
 
 // foldOpen gives a turn that goes on the items that its journal makes so far.
-func (st *store) foldOpen(t *Turn) error {
+func (st *store) foldOpen(t *transcript.Turn) error {
 	if !t.EndedAt.IsZero() {
 		return nil
 	}
-	err := st.entriesAfter(t.Session, t.First-1, func(e Entry) {
+	err := st.entriesAfter(t.Session, t.First-1, func(e transcript.Entry) {
 		if e.Turn == t.Number {
-			t.add(e)
+			t.Add(e)
 		}
 	})
-	t.finish()
+	t.Finish()
 	return err
 }
 
 // unfinished returns the turn of a session that has not ended, with its items; nil: there
 // is none.
-func (st *store) unfinished(session string) (*Turn, error) {
+func (st *store) unfinished(session string) (*transcript.Turn, error) {
 	list, err := st.turnsWhere(`t.session_id = ? AND t.ended_at IS NULL ORDER BY t.number DESC LIMIT 1`, session)
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -178,8 +179,8 @@ func (st *store) unfinished(session string) (*Turn, error) {
 
 // beginTurn makes the next turn of a session out of an input, which is delivered by that.
 // What the journal gets from now on belongs to it.
-func (st *store) beginTurn(s *Session, in *Input) (*Turn, error) {
-	t := &Turn{
+func (st *store) beginTurn(s *Session, in *Input) (*transcript.Turn, error) {
+	t := &transcript.Turn{
 		Session: s.ID, Number: s.Turns + 1, Input: in.ID, Prompt: in.Text, Sender: in.Sender, StartedAt: st.tx.Now(),
 	}
 	var last int64
@@ -192,7 +193,7 @@ func (st *store) beginTurn(s *Session, in *Input) (*Turn, error) {
 	_, err = st.tx.Exec(`INSERT INTO session_turn (session_id, workspace_id, number, input_id, sender, first_seq, stop_reason,
 			started_at, cost_micros, tokens, last_words, prompt, items, folded)
 		VALUES (?, ?, ?, ?, ?, ?, '', ?, 0, 0, '', ?, '', ?)`,
-		t.Session, st.workspace, t.Number, t.Input, t.Sender, t.First, t.StartedAt.UnixMilli(), t.Prompt, search.Literal(clean(t.Prompt)))
+		t.Session, st.workspace, t.Number, t.Input, t.Sender, t.First, t.StartedAt.UnixMilli(), t.Prompt, search.Literal(transcript.Clean(t.Prompt)))
 	if err != nil {
 		return nil, fmt.Errorf("begin turn %s:%d: %w", s.Handle(), t.Number, err)
 	}
@@ -202,21 +203,21 @@ func (st *store) beginTurn(s *Session, in *Input) (*Turn, error) {
 
 // endTurn writes how a turn ended: its items, stop reason, cost and tokens. It sets the
 // time where there is none. A turn without a stop reason has failed.
-func (st *store) endTurn(t *Turn) error {
+func (st *store) endTurn(t *transcript.Turn) error {
 	if t.EndedAt.IsZero() {
 		t.EndedAt = st.tx.Now()
 	}
 	if t.StopReason == "" {
 		t.StopReason = failedTurn
 	}
-	t.close()
+	t.Close()
 	items, err := json.Marshal(t.Items)
 	if err != nil {
 		return fmt.Errorf("end turn %d: %w", t.Number, err)
 	}
 	_, err = st.tx.Exec(`UPDATE session_turn SET stop_reason = ?, ended_at = ?, items = ?, folded = ?, last_words = ?
 		WHERE session_id = ? AND number = ? AND workspace_id = ?`,
-		storable(t.StopReason), t.EndedAt.UnixMilli(), storable(string(items)), search.Literal(t.text()), t.lastWords(),
+		storable(t.StopReason), t.EndedAt.UnixMilli(), storable(string(items)), search.Literal(t.Text()), t.LastWords(),
 		t.Session, t.Number, st.workspace)
 	if err != nil {
 		return fmt.Errorf("end turn %d: %w", t.Number, err)
@@ -230,7 +231,7 @@ const failedTurn = "failed"
 
 // spend writes what a turn has cost so far, and makes the session's cost the sum of its
 // turns'. Writing the same again changes nothing.
-func (st *store) spend(t *Turn) error {
+func (st *store) spend(t *transcript.Turn) error {
 	_, err := st.tx.Exec(`UPDATE session_turn SET cost_micros = ?, tokens = ? WHERE session_id = ? AND number = ? AND workspace_id = ?`,
 		t.CostMicros, t.Tokens, t.Session, t.Number, st.workspace)
 	if err == nil {
@@ -298,7 +299,7 @@ const journalRows = 64
 
 // appendJournal appends entries to the journal of a session and returns the number of the
 // last. It numbers them, and sets the time of those that have none.
-func (st *store) appendJournal(session string, entries []Entry) (last int64, err error) {
+func (st *store) appendJournal(session string, entries []transcript.Entry) (last int64, err error) {
 	err = st.tx.QueryRow(`UPDATE session SET journal = journal + ? WHERE id = ? AND workspace_id = ? RETURNING journal`,
 		len(entries), session, st.workspace).Scan(&last)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -324,7 +325,7 @@ func (st *store) appendJournal(session string, entries []Entry) (last int64, err
 	return last, nil
 }
 
-func (st *store) writeJournal(session string, entries []Entry) error {
+func (st *store) writeJournal(session string, entries []transcript.Entry) error {
 	args := make([]any, 0, 6*len(entries))
 	for _, e := range entries {
 		args = append(args, session, e.Seq, e.At.UnixMilli(), e.Turn, e.Kind, storable(string(e.JSON)))
@@ -339,8 +340,8 @@ func (st *store) writeJournal(session string, entries []Entry) error {
 
 // journal returns the entries of a session's journal that follow a number, oldest first and
 // at most limit of them.
-func (st *store) journal(session string, after int64, limit int) ([]Entry, error) {
-	list, err := storage.Collect(st.tx, func(rows *sql.Rows) (e Entry, err error) {
+func (st *store) journal(session string, after int64, limit int) ([]transcript.Entry, error) {
+	list, err := storage.Collect(st.tx, func(rows *sql.Rows) (e transcript.Entry, err error) {
 		var at int64
 		var text string
 		err = rows.Scan(&e.Seq, &at, &e.Turn, &e.Kind, &text)
@@ -356,7 +357,7 @@ func (st *store) journal(session string, after int64, limit int) ([]Entry, error
 
 // entriesAfter calls fn with each entry behind a number, oldest first. Only a part of them is
 // in memory at a time.
-func (st *store) entriesAfter(session string, after int64, fn func(Entry)) error {
+func (st *store) entriesAfter(session string, after int64, fn func(transcript.Entry)) error {
 	const chunk = 500
 	for {
 		entries, err := st.journal(session, after, chunk)

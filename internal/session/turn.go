@@ -10,6 +10,7 @@ import (
 	"compozy.dev/compozy/internal/agent"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // interrupted is why a turn is to end.
@@ -48,8 +49,8 @@ func (r *runner) deliver(ctx context.Context, a *agent.Agent) (bool, error) {
 }
 
 // begin makes a turn of the next input; nil: there is none, or no budget for it.
-func (r *runner) begin() (t *Turn, text string, err error) {
-	err = r.change(func(st *store, sess *Session) ([]Entry, error) {
+func (r *runner) begin() (t *transcript.Turn, text string, err error) {
+	err = r.change(func(st *store, sess *Session) ([]transcript.Entry, error) {
 		t = nil
 		if sess.Status != Idle && sess.Status != Starting {
 			return nil, nil // it is being stopped
@@ -75,7 +76,7 @@ func (r *runner) begin() (t *Turn, text string, err error) {
 			text = r.known.Instructions + "\n\n" + text
 		}
 		r.next = t
-		return []Entry{entry(entryPrompt, t.Number, r.s.cfg.Now(), promptEntry{in.ID, in.Sender, text})}, st.setStatus(sess, Working, "")
+		return []transcript.Entry{transcript.NewEntry(transcript.KindPrompt, t.Number, r.s.cfg.Now(), promptEntry{in.ID, in.Sender, text})}, st.setStatus(sess, Working, "")
 	})
 	if err == nil && t != nil {
 		r.heard.Store(r.s.cfg.Now().UnixNano())
@@ -84,11 +85,11 @@ func (r *runner) begin() (t *Turn, text string, err error) {
 }
 
 // pause makes a session idle.
-func (r *runner) pause(st *store, sess *Session, reason string) ([]Entry, error) {
+func (r *runner) pause(st *store, sess *Session, reason string) ([]transcript.Entry, error) {
 	if sess.Status == Idle && sess.Reason == reason {
 		return nil, nil
 	}
-	return []Entry{r.status(Idle, reason, nil)}, st.setStatus(sess, Idle, reason)
+	return []transcript.Entry{r.status(Idle, reason, nil)}, st.setStatus(sess, Idle, reason)
 }
 
 // promptEntry is what the journal says of what the agent was given.
@@ -203,14 +204,14 @@ func (r *runner) mind(turn context.Context, over <-chan struct{}) {
 // stuck says that the agent has been silent for long. It goes on: it may only be slow.
 func (r *runner) stuck(silent time.Duration) {
 	activity := "no sign of life for " + shortly(silent)
-	err := r.change(func(_ *store, sess *Session) ([]Entry, error) {
+	err := r.change(func(_ *store, sess *Session) ([]transcript.Entry, error) {
 		if sess.Status != Working {
 			return nil, nil
 		}
 		sess.Activity, r.active = activity, activity // until there is another sign
 		notice := fmt.Sprintf("turn %s:%d: %s (sessions.stuck_after_minutes); sessions__interrupt ends the turn", sess.Handle(), sess.Turns, activity)
 		sess.notice(notice)
-		return []Entry{entry(entryStatus, sess.Turns, r.s.cfg.Now(), statusEntry{Working, activity, []string{notice}})}, nil
+		return []transcript.Entry{transcript.NewEntry(transcript.KindStatus, sess.Turns, r.s.cfg.Now(), statusEntry{Working, activity, []string{notice}})}, nil
 	})
 	if err != nil {
 		r.s.cfg.Logger.Warn("cannot say that a session is stuck", "session", r.id, "error", err)
@@ -247,9 +248,9 @@ func (r *runner) end(ctx, turn context.Context, a *agent.Agent, number int, answ
 		}
 	}
 	if reason != "" && stop == failedTurn {
-		_ = r.journal.add(entry(entryNotice, number, r.s.cfg.Now(), noted{reason})) // what reads the journal next says more
+		_ = r.journal.add(transcript.NewEntry(transcript.KindNotice, number, r.s.cfg.Now(), transcript.Noted{Text: reason})) // what reads the journal next says more
 	}
-	werr := r.change(func(st *store, sess *Session) ([]Entry, error) {
+	werr := r.change(func(st *store, sess *Session) ([]transcript.Entry, error) {
 		t := r.open
 		if t == nil || t.Number != number {
 			return nil, fmt.Errorf("turn %d of session %q is not under way", number, r.id)
@@ -262,11 +263,11 @@ func (r *runner) end(ctx, turn context.Context, a *agent.Agent, number int, answ
 				return nil, err
 			}
 		}
-		t.finish()
+		t.Finish()
 		if err := st.endTurn(t); err != nil {
 			return nil, err
 		}
-		entries := []Entry{entry(entryStop, number, r.s.cfg.Now(), stopEntry{stop, reason})}
+		entries := []transcript.Entry{transcript.NewEntry(transcript.KindStop, number, r.s.cfg.Now(), stopEntry{stop, reason})}
 		if sess.Status == Working || sess.Status == Waiting {
 			return entries, st.setStatus(sess, Idle, reason)
 		}

@@ -13,6 +13,7 @@ import (
 	"compozy.dev/compozy/internal/auth"
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 func (g *rig) interrupt(id string) {
@@ -86,7 +87,7 @@ func TestPromptsArriveExactly(t *testing.T) {
 	var got []string
 	for _, e := range g.entries(id) {
 		var p promptEntry
-		if e.Kind == entryPrompt && json.Unmarshal(e.JSON, &p) == nil {
+		if e.Kind == transcript.KindPrompt && json.Unmarshal(e.JSON, &p) == nil {
 			got = append(got, p.Text)
 		}
 	}
@@ -138,7 +139,7 @@ func TestBurstLosesNothingAndHoldsUpNobody(t *testing.T) {
 		if seq++; e.Seq != seq {
 			t.Fatalf("entry %d has the number %d", seq, e.Seq)
 		}
-		if e.Kind != entryUpdate || !strings.Contains(string(e.JSON), "agent_message_chunk") {
+		if e.Kind != transcript.KindUpdate || !strings.Contains(string(e.JSON), "agent_message_chunk") {
 			continue
 		}
 		if want := fmt.Sprintf(`"%d "`, next); !strings.Contains(string(e.JSON), want) {
@@ -190,7 +191,7 @@ func TestPromptThatTheAgentRefusesLeavesTheSessionIdle(t *testing.T) {
 		t.Errorf("reason %q", sess.Reason)
 	}
 	turn := g.turns(id)[0]
-	if turn.StopReason != failedTurn || len(turn.Items) == 0 || turn.Items[len(turn.Items)-1].Kind != itemNotice {
+	if turn.StopReason != failedTurn || len(turn.Items) == 0 || turn.Items[len(turn.Items)-1].Kind != transcript.Notice {
 		t.Errorf("turn %+v", turn)
 	}
 	g.send(id, "SAY b")

@@ -21,6 +21,7 @@ import (
 	"compozy.dev/compozy/internal/progress"
 	"compozy.dev/compozy/internal/ref"
 	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -174,7 +175,7 @@ func (s *Service) standing(ctx context.Context, w watched) (changes []*sessionv1
 				return err
 			}
 			changes = append(changes, &sessionv1.Change{
-				Handle: sess.Handle(), What: "session." + string(sess.Status), Detail: line(detail), At: timestamppb.New(sess.Since),
+				Handle: sess.Handle(), What: "session." + string(sess.Status), Detail: transcript.Line(detail), At: timestamppb.New(sess.Since),
 			})
 		}
 		return nil
@@ -211,7 +212,7 @@ func (s *Service) came(ctx context.Context, w watched, after int64) (map[int64]*
 	list, err := s.cfg.Inbox.Came(ctx, after, eventsAtOnce)
 	came := make(map[int64]*sessionv1.Change, len(list))
 	for _, m := range list {
-		came[m.Seq] = &sessionv1.Change{Handle: m.Handle, What: "message." + m.Kind, Detail: line(m.Author + ": " + m.Text), At: timestamppb.New(m.At)}
+		came[m.Seq] = &sessionv1.Change{Handle: m.Handle, What: "message." + m.Kind, Detail: transcript.Line(m.Author + ": " + m.Text), At: timestamppb.New(m.At)}
 	}
 	return came, err
 }
@@ -227,7 +228,7 @@ func shorten(changes []*sessionv1.Change) {
 	}
 	each := changeBytes/len(changes) - changeNames
 	for _, c := range changes {
-		if piece, cut := cutQuoted(c.GetDetail(), each); cut {
+		if piece, cut := transcript.CutQuoted(c.GetDetail(), each); cut {
 			c.Detail = piece + "…"
 		}
 	}
@@ -272,7 +273,7 @@ func changeOf(e event.Event, h happening) *sessionv1.Change {
 	if detail == "" {
 		detail = h.Reason
 	}
-	return &sessionv1.Change{Handle: e.Handle, What: e.Kind, Detail: line(detail), At: timestamppb.New(e.At)}
+	return &sessionv1.Change{Handle: e.Handle, What: e.Kind, Detail: transcript.Line(detail), At: timestamppb.New(e.At)}
 }
 
 // counts reports whether an event is one that a call waits for.
@@ -393,7 +394,7 @@ func (s *Service) doing(ctx context.Context, w watched) string {
 	if err != nil {
 		return ""
 	}
-	return line(strings.Join(parts, "; "))
+	return transcript.Line(strings.Join(parts, "; "))
 }
 
 // whenEnding has fn called when the daemon stops, until the function that it returns is
@@ -476,7 +477,7 @@ func (s *Service) Watch(req *sessionv1.WatchRequest, stream grpc.ServerStreaming
 	for {
 		woken := s.watchers.next(id) // before the look: what comes after it wakes
 		var now *Session
-		var entries []Entry
+		var entries []transcript.Entry
 		err := s.view(ctx, func(st *store) (err error) {
 			if now, err = st.get(id); err != nil {
 				return err

@@ -17,6 +17,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/progress"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/transcript"
 )
 
 // at is a request that does not wait.
@@ -286,9 +287,9 @@ func TestWatchTellsEachEntryOnceWhileTheyAreWritten(t *testing.T) {
 		v, leave := h.watching(&sessionv1.WatchRequest{Id: "s1", After: proto.Int64(0)})
 		go func() {
 			for range batches {
-				batch := make([]Entry, each)
+				batch := make([]transcript.Entry, each)
 				for i := range batch {
-					batch[i] = Entry{Kind: entryUpdate, JSON: json.RawMessage(`1`)}
+					batch[i] = transcript.Entry{Kind: transcript.KindUpdate, JSON: json.RawMessage(`1`)}
 				}
 				h.append(s, batch...)
 			}

@@ -13,6 +13,7 @@ import (
 	"compozy.dev/compozy/internal/fault"
 	"compozy.dev/compozy/internal/git"
 	"compozy.dev/compozy/internal/ref"
+	"compozy.dev/compozy/internal/transcript"
 	"compozy.dev/compozy/internal/workspace"
 )
 
@@ -224,7 +225,7 @@ func (s *Service) publish(ctx context.Context, sess *Session, message, remote st
 // amend changes a session, in order with what its runner does.
 func (s *Service) amend(ctx context.Context, sess *Session, fn func(now *Session)) error {
 	if r := s.runner(sess.ID); r != nil {
-		err := r.change(func(_ *store, now *Session) ([]Entry, error) {
+		err := r.change(func(_ *store, now *Session) ([]transcript.Entry, error) {
 			fn(now)
 			return nil, nil
 		})
@@ -271,7 +272,7 @@ func (r *runner) confirm(ctx context.Context) {
 		if err != nil || !found {
 			return // the address stays, as what the agent said
 		}
-		err = r.change(func(_ *store, now *Session) ([]Entry, error) {
+		err = r.change(func(_ *store, now *Session) ([]transcript.Entry, error) {
 			r.pull, now.PullRequest = p.URL, PullRequest(p)
 			return nil, nil
 		})
@@ -308,11 +309,11 @@ func (r *runner) autopilot(ctx context.Context) {
 	case p.Pushed:
 		notices = append(notices, fmt.Sprintf("autopilot published commit %.12s on branch %s", p.Commit, p.Branch))
 	}
-	_ = r.change(func(_ *store, now *Session) ([]Entry, error) { // the next change fails as well, and tells
+	_ = r.change(func(_ *store, now *Session) ([]transcript.Entry, error) { // the next change fails as well, and tells
 		now.notice(notices...)
-		var entries []Entry
+		var entries []transcript.Entry
 		for _, n := range notices {
-			entries = append(entries, entry(entryNotice, now.Turns, r.s.cfg.Now(), noted{n}))
+			entries = append(entries, transcript.NewEntry(transcript.KindNotice, now.Turns, r.s.cfg.Now(), transcript.Noted{Text: n}))
 		}
 		return entries, nil
 	})

@@ -64,7 +64,7 @@ func TestWhatRealAgentsSendIsShown(t *testing.T) {
 // turnOf returns the updates of a turn that a real agent sent.
 func turnOf(t *testing.T, name string) []string {
 	t.Helper()
-	f, err := os.Open(filepath.Join("../../session/testdata/acp", name+".jsonl"))
+	f, err := os.Open(filepath.Join("../../transcript/testdata/acp", name+".jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package session
+package transcript
 
 import (
 	"fmt"
@@ -7,28 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// lineLength is how many characters of a line are shown where one stands for a text.
-const lineLength = 200
+// LineLength is how many characters of a line are shown where one stands for a text.
+const LineLength = 200
 
-// titleProblem says what is wrong with a title; empty: nothing.
-func titleProblem(title string) string {
-	switch {
-	case strings.TrimSpace(title) == "":
-		return "is blank; say in one line what the session is for"
-	case strings.ContainsFunc(title, unicode.IsControl):
-		return "has more than one line or control characters; write one plain line"
-	}
-	return ""
-}
-
-// titleOf returns the title of a session that was given this prompt and no title.
-func titleOf(prompt string) string {
-	const most = 80
-	return firstLine(clean(prompt), most)
-}
-
-// firstLine returns the first line of text that says something, at most n characters of it.
-func firstLine(text string, n int) string {
+// FirstLine returns the first line of text that says something, at most n characters of it.
+func FirstLine(text string, n int) string {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
 			if r := []rune(line); len(r) > n {
@@ -40,9 +23,9 @@ func firstLine(text string, n int) string {
 	return ""
 }
 
-// clean returns text as it may be shown: valid UTF-8 without the characters and sequences
+// Clean returns text as it may be shown: valid UTF-8 without the characters and sequences
 // that terminals obey. Lines and tabs stay; a carriage return alone ends a line.
-func clean(text string) string {
+func Clean(text string) string {
 	if !needsCleaning(text) {
 		return text
 	}
@@ -124,9 +107,9 @@ func byteSize(c byte) int {
 	}
 }
 
-// cutQuoted returns the beginning of text that takes at most n bytes within the quotes of a
+// CutQuoted returns the beginning of text that takes at most n bytes within the quotes of a
 // JSON string, whole characters only, and whether that is less than all.
-func cutQuoted(text string, n int) (piece string, cut bool) {
+func CutQuoted(text string, n int) (piece string, cut bool) {
 	used := 0
 	for i := range len(text) {
 		if used += byteSize(text[i]); used > n {
@@ -139,8 +122,8 @@ func cutQuoted(text string, n int) (piece string, cut bool) {
 	return text, false
 }
 
-// cutBytes returns the beginning of text, at most n bytes of it and whole characters only.
-func cutBytes(text string, n int) string {
+// CutBytes returns the beginning of text, at most n bytes of it and whole characters only.
+func CutBytes(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
@@ -150,8 +133,8 @@ func cutBytes(text string, n int) string {
 	return text[:n]
 }
 
-// cutRunes returns the first n characters of text.
-func cutRunes(text string, n int) string {
+// CutRunes returns the first n characters of text.
+func CutRunes(text string, n int) string {
 	for i := range text {
 		if n == 0 {
 			return text[:i]
@@ -161,9 +144,9 @@ func cutRunes(text string, n int) string {
 	return text
 }
 
-// escapeControls returns JSON in which no control character stands as itself: a string may
+// EscapeControls returns JSON in which no control character stands as itself: a string may
 // hold one that terminals obey, and means the same with its number.
-func escapeControls(raw string) string {
+func EscapeControls(raw string) string {
 	if !needsCleaning(raw) {
 		return raw
 	}

@@ -1,4 +1,4 @@
-package session
+package transcript
 
 import (
 	"bufio"
@@ -10,11 +10,20 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// said is an entry with a piece of what an agent says.
+func said(text string) Entry {
+	return sent(map[string]any{"sessionUpdate": "agent_message_chunk", "content": map[string]any{"type": "text", "text": text}})
+}
+
+// sent is an entry with an update.
+func sent(update any) Entry { return NewEntry(KindUpdate, 1, time.Time{}, update) }
 
 var rewrite = flag.Bool("update", false, "rewrite the golden files")
 
@@ -55,7 +64,7 @@ func TestTurnsOfRealAgentsAreFolded(t *testing.T) {
 }
 
 // foldFile folds the updates of a file, in which other messages stand as well.
-func foldFile(t *testing.T, file string) (turn *Turn, steps []PlanStep, last usage) {
+func foldFile(t *testing.T, file string) (turn *Turn, steps []PlanStep, last Usage) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -77,18 +86,18 @@ func foldFile(t *testing.T, file string) (turn *Turn, steps []PlanStep, last usa
 		if m.Method != "session/update" {
 			continue
 		}
-		turn.add(Entry{Kind: entryUpdate, JSON: m.Params.Update})
-		if p, ok := planOf(m.Params.Update); ok {
+		turn.Add(Entry{Kind: KindUpdate, JSON: m.Params.Update})
+		if p, ok := PlanOf(m.Params.Update); ok {
 			steps = p
 		}
-		if u, ok := usageOf(m.Params.Update); ok && u.HasCost {
+		if u, ok := UsageOf(m.Params.Update); ok && u.HasCost {
 			last = u
 		}
 	}
 	if lines.Err() != nil {
 		t.Fatal(lines.Err())
 	}
-	turn.close()
+	turn.Close()
 	return turn, steps, last
 }
 
@@ -124,14 +133,14 @@ func TestActivityIsAFewWords(t *testing.T) {
 		`{"sessionUpdate":"something_new","title":"x"}`:                                                                                     "",
 		`[]`: "", `nonsense`: "", ``: "",
 	} {
-		if got := activityOf(json.RawMessage(raw)); got != want {
+		if got := ActivityOf(json.RawMessage(raw)); got != want {
 			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
 	}
 }
 
 func TestUsageIsReadWhereItIsUsage(t *testing.T) {
-	for raw, want := range map[string]usage{
+	for raw, want := range map[string]Usage{
 		`{"sessionUpdate":"usage_update","used":10,"size":100}`:                                             {Used: 10, Size: 100},
 		`{"sessionUpdate":"usage_update","used":10,"size":100,"cost":{"amount":0.642092,"currency":"USD"}}`: {Used: 10, Size: 100, CostMicros: 642_092, HasCost: true},
 		`{"sessionUpdate":"usage_update","used":10,"size":100,"cost":{"amount":3,"currency":"EUR"}}`:        {Used: 10, Size: 100},
@@ -139,27 +148,13 @@ func TestUsageIsReadWhereItIsUsage(t *testing.T) {
 		`{"sessionUpdate":"usage_update","used":"many","cost":{"amount":1e300}}`:                            {},
 		`{"sessionUpdate":"usage_update","cost":"free"}`:                                                    {},
 	} {
-		if got, ok := usageOf(json.RawMessage(raw)); !ok || got != want {
+		if got, ok := UsageOf(json.RawMessage(raw)); !ok || got != want {
 			t.Errorf("%s: %+v, %v; want %+v", raw, got, ok, want)
 		}
 	}
 	for _, raw := range []string{`{"sessionUpdate":"plan"}`, `7`, ``} {
-		if _, ok := usageOf(json.RawMessage(raw)); ok {
+		if _, ok := UsageOf(json.RawMessage(raw)); ok {
 			t.Errorf("%s is usage", raw)
-		}
-	}
-}
-
-func TestTitleIsTheFirstLineOfThePrompt(t *testing.T) {
-	for prompt, want := range map[string]string{
-		"":                           "",
-		" \n\t\n":                    "",
-		"\n  Fix the login \r\nmore": "Fix the login",
-		"\x1b]0;evil\aGo\x07 on":     "Go on",
-		strings.Repeat("é", 81):      strings.Repeat("é", 79) + "…",
-	} {
-		if got := titleOf(prompt); got != want {
-			t.Errorf("%q: %q, want %q", prompt, got, want)
 		}
 	}
 }
@@ -180,7 +175,7 @@ func TestShownTextCannotSteerATerminal(t *testing.T) {
 		"bad \xff\xfe":                         "bad \uFFFD",
 		"語 é 🙂":                                "語 é 🙂",
 	} {
-		if got := clean(text); got != want {
+		if got := Clean(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -188,23 +183,23 @@ func TestShownTextCannotSteerATerminal(t *testing.T) {
 
 func TestQuestionsAndAnswersAreOneItem(t *testing.T) {
 	var turn Turn
-	turn.add(entry(entryQuestion, 1, turn.StartedAt, asked{ID: "q1", Text: "Run\nrm?"}))
-	turn.add(entry(entryQuestion, 1, turn.StartedAt, asked{ID: "q2", Text: "Edit?"}))
-	turn.add(said("meanwhile"))
-	turn.add(entry(entryAnswer, 1, turn.StartedAt, settled{ID: "q2", State: questionExpired, Label: "No"}))
-	turn.add(entry(entryAnswer, 1, turn.StartedAt, settled{ID: "q1", State: questionAnswered, Label: "No", Answer: "not that\nway", By: "operator"}))
-	turn.add(entry(entryAnswer, 1, turn.StartedAt, settled{ID: "q9", State: questionAnswered, Label: "No"}))
-	turn.add(entry(entryNotice, 1, turn.StartedAt, noted{Text: "no sign of life"}))
-	turn.add(Entry{Kind: entryStatus, JSON: json.RawMessage(`{"status":"working","notices":["a notice"]}`)})
-	turn.add(Entry{Kind: "something else", JSON: json.RawMessage(`{}`)})
-	turn.add(Entry{Kind: entryQuestion, JSON: json.RawMessage(`nonsense`)})
-	turn.finish()
+	turn.Add(NewEntry(KindQuestion, 1, turn.StartedAt, Asked{ID: "q1", Text: "Run\nrm?"}))
+	turn.Add(NewEntry(KindQuestion, 1, turn.StartedAt, Asked{ID: "q2", Text: "Edit?"}))
+	turn.Add(said("meanwhile"))
+	turn.Add(NewEntry(KindAnswer, 1, turn.StartedAt, Settled{ID: "q2", State: "expired", Label: "No"}))
+	turn.Add(NewEntry(KindAnswer, 1, turn.StartedAt, Settled{ID: "q1", State: "answered", Label: "No", Answer: "not that\nway", By: "operator"}))
+	turn.Add(NewEntry(KindAnswer, 1, turn.StartedAt, Settled{ID: "q9", State: "answered", Label: "No"}))
+	turn.Add(NewEntry(KindNotice, 1, turn.StartedAt, Noted{Text: "no sign of life"}))
+	turn.Add(Entry{Kind: KindStatus, JSON: json.RawMessage(`{"status":"working","notices":["a notice"]}`)})
+	turn.Add(Entry{Kind: "something else", JSON: json.RawMessage(`{}`)})
+	turn.Add(Entry{Kind: KindQuestion, JSON: json.RawMessage(`nonsense`)})
+	turn.Finish()
 	want := []Item{
-		{Kind: itemAsk, ID: "q1", Status: "answered", Text: "Run rm? → No: not that, by operator"},
-		{Kind: itemAsk, ID: "q2", Status: "expired", Text: "Edit? → No (nobody answered in time)"},
-		{Kind: itemSay, Text: "meanwhile"},
-		{Kind: itemNotice, Text: "no sign of life"},
-		{Kind: itemNotice, Text: "a notice"},
+		{Kind: Ask, ID: "q1", Status: "answered", Text: "Run rm? → No: not that, by operator"},
+		{Kind: Ask, ID: "q2", Status: "expired", Text: "Edit? → No (nobody answered in time)"},
+		{Kind: Say, Text: "meanwhile"},
+		{Kind: Notice, Text: "no sign of life"},
+		{Kind: Notice, Text: "a notice"},
 	}
 	if diff := cmp.Diff(want, turn.Items); diff != "" {
 		t.Errorf("items (-want +got):\n%s", diff)
@@ -226,9 +221,9 @@ func TestMessagesJoinAndOthersDivideThem(t *testing.T) {
 		sent(map[string]any{"sessionUpdate": "tool_call_update", "toolCallId": "t", "status": "completed"}),
 		message("3", "agent_message_chunk", "h"), message("9", "user_message_chunk", "not the agent"),
 	} {
-		turn.add(e)
+		turn.Add(e)
 	}
-	turn.finish()
+	turn.Finish()
 	var got []string
 	for _, i := range turn.Items {
 		got = append(got, i.Kind+" "+i.Text)
@@ -258,7 +253,7 @@ func TestALateWordOfACallKeepsItsOutput(t *testing.T) {
 		{map[string]any{"content": []any{map[string]any{"type": "diff", "path": "a", "newText": "x"}}}, "a +1 -0"},
 		{map[string]any{"content": text("three")}, "a +1 -0\nthree"},
 	} {
-		turn.add(call(test.more))
+		turn.Add(call(test.more))
 		if got := turn.Items[0].Output; got != test.want {
 			t.Errorf("after %v: %q, want %q", test.more, got, test.want)
 		}
@@ -271,18 +266,18 @@ func TestALateWordOfACallKeepsItsOutput(t *testing.T) {
 func TestALongTurnKeepsItsEndAndSaysWhatIsLeftOut(t *testing.T) {
 	var turn Turn
 	for i := range 100 {
-		turn.add(sent(map[string]any{
+		turn.Add(sent(map[string]any{
 			"sessionUpdate": "tool_call", "toolCallId": fmt.Sprint(i), "title": fmt.Sprint("call ", i), "status": "completed",
 			"rawInput": map[string]any{"text": strings.Repeat("i", 50<<10)}, "rawOutput": strings.Repeat("o", 50<<10),
 		}))
 	}
-	turn.add(said("the end"))
-	turn.finish()
+	turn.Add(said("the end"))
+	turn.Finish()
 	if n := sizeOf(turn.Items); n > turnBytes+1000 {
 		t.Errorf("the items take %d bytes", n)
 	}
 	first, last := turn.Items[0], turn.Items[len(turn.Items)-1]
-	if first.Kind != itemNotice || last.Text != "the end" || len(turn.Items) != 102 {
+	if first.Kind != Notice || last.Text != "the end" || len(turn.Items) != 102 {
 		t.Errorf("%d items, from %+v to %+v", len(turn.Items), first, last)
 	}
 	if before := turn.Items[100]; before.Output == "" || turn.Items[1].Output != "" {
@@ -302,9 +297,9 @@ func TestATurnThatIsTooLongEndsWithANotice(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var turn Turn
 			for i := range 30_000 {
-				turn.add(chunk(i))
+				turn.Add(chunk(i))
 			}
-			turn.finish()
+			turn.Finish()
 			last := turn.Items[len(turn.Items)-1]
 			if n := sizeOf(turn.Items); n > turnBytes+2000 || len(turn.Items) > maxItems+1 || !strings.Contains(last.Text, "left out") {
 				t.Errorf("%d items take %d bytes and end with %+v", len(turn.Items), n, last)
@@ -316,9 +311,9 @@ func TestATurnThatIsTooLongEndsWithANotice(t *testing.T) {
 func TestALongTextIsCutAtACharacter(t *testing.T) {
 	var turn Turn
 	for range 20_000 {
-		turn.add(said("語é🙂 lorem ipsum dolor"))
+		turn.Add(said("語é🙂 lorem ipsum dolor"))
 	}
-	turn.finish()
+	turn.Finish()
 	if len(turn.Items) != 1 {
 		t.Fatalf("%d items", len(turn.Items))
 	}
@@ -374,15 +369,15 @@ func FuzzFold(f *testing.F) {
 	f.Fuzz(func(t *testing.T, first, second string) {
 		var turn Turn
 		for _, raw := range []string{first, second, first} {
-			turn.add(Entry{Kind: entryUpdate, JSON: json.RawMessage(raw)})
-			activity := activityOf(json.RawMessage(raw))
+			turn.Add(Entry{Kind: KindUpdate, JSON: json.RawMessage(raw)})
+			activity := ActivityOf(json.RawMessage(raw))
 			if len([]rune(activity)) > 80 || strings.ContainsFunc(activity, unicode.IsControl) {
 				t.Errorf("activity %q", activity)
 			}
-			planOf(json.RawMessage(raw))
-			usageOf(json.RawMessage(raw))
+			PlanOf(json.RawMessage(raw))
+			UsageOf(json.RawMessage(raw))
 		}
-		turn.finish()
+		turn.Finish()
 		for _, i := range turn.Items {
 			for _, text := range []string{i.ID, i.Text, i.Status, i.Input, i.Output} {
 				if !utf8.ValidString(text) || needsCleaning(text) || len(text) > itemBytes+len(cutMark)+1000 {

@@ -1,4 +1,4 @@
-package session
+package transcript
 
 import (
 	"bytes"
@@ -14,24 +14,24 @@ import (
 
 // The kinds of entries of a journal.
 const (
-	entryPrompt   = "prompt"   // {"text"} that the agent was given
-	entryUpdate   = "update"   // what the agent sent
-	entryQuestion = "question" // asked
-	entryAnswer   = "answer"   // settled
-	entryStop     = "stop"     // how a turn ended
-	entryStatus   = "status"   // where the session stands
-	entryNotice   = "notice"   // noted
+	KindPrompt   = "prompt"   // {"text"} that the agent was given
+	KindUpdate   = "update"   // what the agent sent
+	KindQuestion = "question" // asked
+	KindAnswer   = "answer"   // settled
+	KindStop     = "stop"     // how a turn ended
+	KindStatus   = "status"   // where the session stands
+	KindNotice   = "notice"   // noted
 )
 
-// asked is what a question's entry holds.
-type asked struct {
+// Asked is what a question's entry holds.
+type Asked struct {
 	ID   string `json:"id"`
 	Text string `json:"text"`
-	Risk Risk   `json:"risk,omitempty"`
+	Risk string `json:"risk,omitempty"`
 }
 
-// settled is what an answer's entry holds: how the question with this id was settled.
-type settled struct {
+// Settled is what an answer's entry holds: how the question with this id was settled.
+type Settled struct {
 	ID string `json:"id"`
 	// State is answered, expired or cancelled.
 	State string `json:"state"`
@@ -41,18 +41,18 @@ type settled struct {
 	By     string `json:"by,omitempty"`
 }
 
-// noted is what a notice's entry holds.
-type noted struct {
+// Noted is what a notice's entry holds.
+type Noted struct {
 	Text string `json:"text"`
 }
 
 // The kinds of items.
 const (
-	itemSay    = "say"
-	itemThink  = "think"
-	itemTool   = "tool"
-	itemAsk    = "ask"
-	itemNotice = "notice"
+	Say    = "say"
+	Think  = "think"
+	Tool   = "tool"
+	Ask    = "ask"
+	Notice = "notice"
 )
 
 const (
@@ -85,29 +85,29 @@ type call struct {
 	returned string   // the text of its raw output
 }
 
-// add folds one entry of the journal into the items of the turn. Messages that follow each
+// Add folds one entry of the journal into the items of the turn. Messages that follow each
 // other become one item; so does all that is told of a tool call, or of a question. What
 // says nothing to a reader is left out.
-func (t *Turn) add(e Entry) {
+func (t *Turn) Add(e Entry) {
 	switch e.Kind {
-	case entryUpdate:
+	case KindUpdate:
 		t.addUpdate(e.JSON)
-	case entryQuestion:
-		var q asked
+	case KindQuestion:
+		var q Asked
 		if lenient(e.JSON, &q) {
-			t.put(Item{Kind: itemAsk, ID: q.ID, Text: line(q.Text)})
+			t.put(Item{Kind: Ask, ID: q.ID, Text: Line(q.Text)})
 		}
-	case entryAnswer:
-		var a settled
+	case KindAnswer:
+		var a Settled
 		if lenient(e.JSON, &a) {
 			t.answer(a)
 		}
-	case entryNotice:
-		var n noted
+	case KindNotice:
+		var n Noted
 		if lenient(e.JSON, &n) {
 			t.notice(n.Text)
 		}
-	case entryStatus:
+	case KindStatus:
 		var s struct {
 			Notices []string `json:"notices"`
 		}
@@ -120,8 +120,8 @@ func (t *Turn) add(e Entry) {
 }
 
 func (t *Turn) notice(text string) {
-	if text = clean(text); text != "" {
-		t.put(Item{Kind: itemNotice, Text: cutText(text)})
+	if text = Clean(text); text != "" {
+		t.put(Item{Kind: Notice, Text: cutText(text)})
 	}
 }
 
@@ -176,9 +176,9 @@ func (t *Turn) addUpdate(raw json.RawMessage) {
 	}
 	switch u.Kind {
 	case "agent_message_chunk":
-		t.say(itemSay, u)
+		t.say(Say, u)
 	case "agent_thought_chunk":
-		t.say(itemThink, u)
+		t.say(Think, u)
 	case "tool_call", "tool_call_update":
 		t.tool(u)
 	}
@@ -190,7 +190,7 @@ func (t *Turn) say(kind string, u update) {
 	if !lenient(u.Content, &b) {
 		return
 	}
-	text := clean(b.text())
+	text := Clean(b.text())
 	if text == "" {
 		return
 	}
@@ -205,7 +205,7 @@ func (t *Turn) say(kind string, u update) {
 	}
 	f.message = u.MessageID
 	room := itemBytes - len(t.Items[last].Text) - f.pending.Len()
-	piece := cutBytes(text, max(room, 0))
+	piece := CutBytes(text, max(room, 0))
 	if len(piece) < len(text) && room > 0 {
 		piece += cutMark
 	}
@@ -225,7 +225,7 @@ func cutText(text string) string {
 	if len(text) <= itemBytes {
 		return text
 	}
-	return cutBytes(text, itemBytes) + cutMark
+	return CutBytes(text, itemBytes) + cutMark
 }
 
 // flush completes the text of the last item.
@@ -272,7 +272,7 @@ func (t *Turn) bound() {
 	for i := range t.Items[:max(len(t.Items)-kept, 0)] {
 		item := &t.Items[i]
 		before := item.bytes()
-		if item.Kind == itemThink {
+		if item.Kind == Think {
 			item.Text = ""
 		}
 		item.Input, item.Output = "", ""
@@ -292,27 +292,27 @@ func (t *Turn) bound() {
 func (t *Turn) fill() {
 	t.flush()
 	t.folding.full = true
-	t.Items = append(t.Items, Item{Kind: itemNotice, Text: "The rest of this turn is left out here, because it is too long; sessions__events has all of it."})
+	t.Items = append(t.Items, Item{Kind: Notice, Text: "The rest of this turn is left out here, because it is too long; sessions__events has all of it."})
 }
 
-// finish completes the items. Nothing is added afterwards.
-func (t *Turn) finish() {
+// Finish completes the items. Nothing is added afterwards.
+func (t *Turn) Finish() {
 	t.flush()
 	if t.folding.cut {
 		t.folding.cut = false
-		t.Items = slices.DeleteFunc(t.Items, func(i Item) bool { return i.Kind == itemThink && i.Text == "" })
+		t.Items = slices.DeleteFunc(t.Items, func(i Item) bool { return i.Kind == Think && i.Text == "" })
 		t.Items = slices.Insert(t.Items, 0, Item{
-			Kind: itemNotice, Text: "Thoughts, and inputs and outputs of tool calls, are left out at the beginning of this turn, because it is too long; sessions__events has all of it.",
+			Kind: Notice, Text: "Thoughts, and inputs and outputs of tool calls, are left out at the beginning of this turn, because it is too long; sessions__events has all of it.",
 		})
 	}
 }
 
-// close completes the items of a turn that has ended: nothing goes on in it.
-func (t *Turn) close() {
-	t.finish()
+// Close completes the items of a turn that has ended: nothing goes on in it.
+func (t *Turn) Close() {
+	t.Finish()
 	for i := range t.Items {
-		if item := &t.Items[i]; item.Kind == itemTool && (item.Status == "pending" || item.Status == "in_progress") {
-			item.Status = failedTurn
+		if item := &t.Items[i]; item.Kind == Tool && (item.Status == "pending" || item.Status == "in_progress") {
+			item.Status = "failed"
 		}
 	}
 }
@@ -325,7 +325,7 @@ func (t *Turn) tool(u update) {
 	}
 	c := f.tools[u.ToolCallID]
 	if c == nil {
-		at := t.put(Item{Kind: itemTool, ID: clean(u.ToolCallID), Status: "pending"})
+		at := t.put(Item{Kind: Tool, ID: Clean(u.ToolCallID), Status: "pending"})
 		if at < 0 {
 			return
 		}
@@ -337,7 +337,7 @@ func (t *Turn) tool(u update) {
 	before := item.bytes()
 	printed := c.read(u)
 	item.Text = c.line()
-	if s := line(u.Status); s != "" {
+	if s := Line(u.Status); s != "" {
 		item.Status = s
 	}
 	if in := compact(u.RawInput); in != "" {
@@ -355,14 +355,14 @@ func (t *Turn) tool(u update) {
 
 // read takes over what an update tells anew, and reports whether that changes the output.
 func (c *call) read(u update) (printed bool) {
-	if title := line(u.Title); title != "" {
+	if title := Line(u.Title); title != "" {
 		c.title = title
 	}
-	if kind := line(u.ToolKind); kind != "" {
+	if kind := Line(u.ToolKind); kind != "" {
 		c.kind = kind
 	}
 	if len(u.Locations) > 0 {
-		c.path = line(u.Locations[0].Path)
+		c.path = Line(u.Locations[0].Path)
 	}
 	var in struct {
 		Command json.RawMessage `json:"command"`
@@ -378,10 +378,10 @@ func (c *call) read(u update) (printed bool) {
 		printed = true
 	}
 	if piece := u.Meta.Terminal.Data; piece != "" && len(c.returned) < itemBytes {
-		c.returned = cutText(c.returned + clean(piece))
+		c.returned = cutText(c.returned + Clean(piece))
 		printed = true
 	}
-	if returned := cutText(clean(outputOf(u.RawOutput))); returned != "" {
+	if returned := cutText(Clean(outputOf(u.RawOutput))); returned != "" {
 		c.returned = returned
 		printed = true
 		if len(content) == 0 { // what was said before was said before the call
@@ -398,7 +398,7 @@ func (c *call) content(list []block) {
 		switch {
 		case b.Type == "diff":
 			added, removed := countLines(b.OldText, b.NewText)
-			name := line(b.Path)
+			name := Line(b.Path)
 			changes = append(changes, fmt.Sprintf("%s +%d -%d", name, added, removed))
 			if c.path == "" {
 				c.path = name
@@ -410,7 +410,7 @@ func (c *call) content(list []block) {
 	if changes != nil {
 		c.changes = changes
 	}
-	c.said = cutText(clean(strings.Join(said, "\n")))
+	c.said = cutText(Clean(strings.Join(said, "\n")))
 }
 
 // line returns the call in one line: its title, with the command or the file where the
@@ -425,7 +425,7 @@ func (c *call) line() string {
 	case c.command == "" && c.path != "" && !strings.Contains(text, path.Base(c.path)):
 		text = strings.TrimSpace(text + " " + c.path)
 	}
-	return line(text)
+	return Line(text)
 }
 
 func (c *call) output() string {
@@ -487,16 +487,16 @@ func lenientList(raw json.RawMessage) []block {
 func commandOf(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
-		return line(text)
+		return Line(text)
 	}
 	var words []string
 	if json.Unmarshal(raw, &words) != nil {
 		return ""
 	}
 	if len(words) == 3 && strings.HasSuffix(words[0], "sh") && strings.HasPrefix(words[1], "-") {
-		return line(words[2])
+		return Line(words[2])
 	}
-	return line(strings.Join(words, " "))
+	return Line(strings.Join(words, " "))
 }
 
 // outputOf returns the text in the raw output of a tool call.
@@ -522,7 +522,7 @@ func compact(raw json.RawMessage) string {
 	if json.Compact(&b, raw) != nil {
 		return ""
 	}
-	switch text := clean(b.String()); text {
+	switch text := Clean(b.String()); text {
 	case "null", "{}", "[]", `""`:
 		return ""
 	default:
@@ -531,33 +531,33 @@ func compact(raw json.RawMessage) string {
 }
 
 // answer folds how a question was settled into its item.
-func (t *Turn) answer(a settled) {
+func (t *Turn) answer(a Settled) {
 	t.flush()
-	at := slices.IndexFunc(t.Items, func(i Item) bool { return i.Kind == itemAsk && i.ID == a.ID })
+	at := slices.IndexFunc(t.Items, func(i Item) bool { return i.Kind == Ask && i.ID == a.ID })
 	if at < 0 {
 		return
 	}
 	item := &t.Items[at]
 	before := item.bytes()
 	item.Status = a.State
-	outcome := cmp.Or(line(a.Label), a.State)
-	if a.State == questionExpired {
+	outcome := cmp.Or(Line(a.Label), a.State)
+	if a.State == "expired" {
 		outcome += " (nobody answered in time)"
 	}
 	if a.Answer != "" && !strings.EqualFold(a.Answer, a.Label) {
-		outcome += ": " + firstLine(clean(a.Answer), lineLength)
+		outcome += ": " + FirstLine(Clean(a.Answer), LineLength)
 	}
 	if a.By != "" {
-		outcome += ", by " + line(a.By)
+		outcome += ", by " + Line(a.By)
 	}
 	item.Text += " → " + outcome
 	t.folding.bytes += item.bytes() - before
 }
 
-// line returns text on one line, as it may be shown, at most 300 characters of it.
-func line(text string) string {
+// Line returns text on one line, as it may be shown, at most 300 characters of it.
+func Line(text string) string {
 	const most = 300
-	text = strings.Join(strings.Fields(clean(cutBytes(text, 8*most))), " ")
+	text = strings.Join(strings.Fields(Clean(CutBytes(text, 8*most))), " ")
 	if r := []rune(text); len(r) > most {
 		return string(r[:most-1]) + "…"
 	}
@@ -611,12 +611,12 @@ func common(a, b []string) int {
 	return row[len(b)]
 }
 
-// lastWords returns the first line of what the agent said last in the turn.
-func (t *Turn) lastWords() string {
+// LastWords returns the first line of what the agent said last in the turn.
+func (t *Turn) LastWords() string {
 	t.flush()
 	for _, i := range slices.Backward(t.Items) {
-		if i.Kind == itemSay {
-			if words := firstLine(i.Text, lineLength); words != "" {
+		if i.Kind == Say {
+			if words := FirstLine(i.Text, LineLength); words != "" {
 				return words
 			}
 		}
@@ -624,20 +624,20 @@ func (t *Turn) lastWords() string {
 	return ""
 }
 
-// text returns what a search looks through: the prompt, and what was said and done.
-func (t *Turn) text() string {
+// Text returns what a search looks through: the prompt, and what was said and done.
+func (t *Turn) Text() string {
 	t.flush()
-	parts := []string{clean(t.Prompt)}
+	parts := []string{Clean(t.Prompt)}
 	for _, i := range t.Items {
-		if i.Kind != itemThink {
+		if i.Kind != Think {
 			parts = append(parts, i.Text)
 		}
 	}
 	return strings.Join(parts, "\n")
 }
 
-// planOf returns the plan that an update tells, if it tells one.
-func planOf(raw json.RawMessage) ([]PlanStep, bool) {
+// PlanOf returns the plan that an update tells, if it tells one.
+func PlanOf(raw json.RawMessage) ([]PlanStep, bool) {
 	const most = 100 // steps
 	var u update
 	if !lenient(raw, &u) || u.Kind != "plan" {
@@ -645,13 +645,13 @@ func planOf(raw json.RawMessage) ([]PlanStep, bool) {
 	}
 	steps := make([]PlanStep, 0, min(len(u.Entries), most))
 	for _, e := range u.Entries[:min(len(u.Entries), most)] {
-		steps = append(steps, PlanStep{Text: line(e.Content), Status: line(e.Status)})
+		steps = append(steps, PlanStep{Text: Line(e.Content), Status: Line(e.Status)})
 	}
 	return steps, true
 }
 
-// usage is what an agent reports to have used.
-type usage struct {
+// Usage is what an agent reports to have used.
+type Usage struct {
 	// CostMicros is the cost of the whole conversation so far, in millionths of a US
 	// dollar. It counts where HasCost is set.
 	CostMicros int64
@@ -660,13 +660,13 @@ type usage struct {
 	Used, Size int64
 }
 
-// usageOf returns what an update says was used, if it says that.
-func usageOf(raw json.RawMessage) (usage, bool) {
+// UsageOf returns what an update says was used, if it says that.
+func UsageOf(raw json.RawMessage) (Usage, bool) {
 	var u update
 	if !lenient(raw, &u) || u.Kind != "usage_update" {
-		return usage{}, false
+		return Usage{}, false
 	}
-	found := usage{Used: max(u.Used, 0), Size: max(u.Size, 0)}
+	found := Usage{Used: max(u.Used, 0), Size: max(u.Size, 0)}
 	const most = 1e9 // dollars; more is no cost
 	if c := u.Cost; c.Amount != nil && *c.Amount >= 0 && *c.Amount < most && (c.Currency == "" || strings.EqualFold(c.Currency, "USD")) {
 		found.CostMicros, found.HasCost = int64(math.Round(*c.Amount*1e6)), true
@@ -674,9 +674,9 @@ func usageOf(raw json.RawMessage) (usage, bool) {
 	return found, true
 }
 
-// activityOf returns in a few words what an agent does that sends this; empty: it does not
+// ActivityOf returns in a few words what an agent does that sends this; empty: it does not
 // tell.
-func activityOf(raw json.RawMessage) string {
+func ActivityOf(raw json.RawMessage) string {
 	var u update
 	if !lenient(raw, &u) {
 		return ""
@@ -727,5 +727,5 @@ func toolActivity(u update) string {
 		what = c.title
 	}
 	const most = 80
-	return firstLine(what, most)
+	return FirstLine(what, most)
 }
