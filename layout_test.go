@@ -22,7 +22,7 @@ var imports = []struct {
 	{"cmd/compozyd", []string{"internal/daemon", "internal/agent", "internal/config", "internal/redact"}},
 	{"internal/cli", []string{"internal/cli/...", "internal/relay", "internal/hostclient", "internal/config", "internal/fault", "gen/..."}},
 	{"internal/cli/env", []string{"internal/config", "internal/wire", "internal/fault", "gen/mcptool", "gen/compozy/tool/v1", "gen/compozy/workspace/v1"}},
-	{"internal/cli/mcpcmd", []string{"internal/cli/env", "internal/relay", "internal/loopback", "internal/wire", "gen/..."}},
+	{"internal/cli/mcpcmd", []string{"internal/cli/env", "internal/relay", "internal/loopback", "internal/redact", "internal/wire", "gen/..."}},
 	{"internal/cli/*", []string{"internal/cli/env", "internal/wire", "internal/fault", "gen/..."}},
 	{"internal/relay", []string{"gen/mcptool", "gen/compozy/facade/v1", "gen/compozy/tool/v1", "gen/compozy/workspace/v1", "internal/loopback", "internal/wire", "internal/fault", "internal/redact"}},
 	{"internal/hostclient", []string{"gen/compozy/...", "internal/fault"}},

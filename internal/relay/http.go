@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"compozy.dev/compozy/internal/loopback"
+	"compozy.dev/compozy/internal/redact"
 )
 
 const (
@@ -44,8 +45,9 @@ var legacyVersions = []string{"2025-03-26", "2024-11-05", "2025-06-18", "2025-11
 // calls have 250 ms to end by themselves then and are cancelled. It closes the listeners,
 // which are those of [loopback.Listen]. Every request stands for itself, in all versions of
 // the protocol: nothing depends on the ones before it, and no session is opened. A client
-// that goes away has cancelled its call.
-func (r *Relay) ServeHTTP(ctx context.Context, listeners []net.Listener, token loopback.Token) error {
+// that goes away has cancelled its call. What is in secrets, as the token should be, is in no
+// answer: the daemon does not know it, and an agent may have printed it.
+func (r *Relay) ServeHTTP(ctx context.Context, listeners []net.Listener, token loopback.Token, secrets *redact.Set) error {
 	address, err := netip.ParseAddrPort(listeners[0].Addr().String())
 	if err != nil {
 		return fmt.Errorf("read the address that is listened on: %w", err)
@@ -60,7 +62,7 @@ func (r *Relay) ServeHTTP(ctx context.Context, listeners []net.Listener, token l
 	mcpServer.AddReceivingMiddleware(withoutSubscriptions)
 	server := &http.Server{
 		Handler: &loopback.Gate{
-			Port: address.Port(), Token: token, Path: endpoint, Next: &posts{server: mcpServer, parcels: results, cut: calls.Done()},
+			Port: address.Port(), Token: token, Path: endpoint, Next: &posts{server: mcpServer, parcels: results, secrets: secrets, cut: calls.Done()},
 		},
 		ReadHeaderTimeout: headerPatience,
 		IdleTimeout:       idlePatience,
@@ -111,6 +113,7 @@ func withoutSubscriptions(next mcp.MethodHandler) mcp.MethodHandler {
 type posts struct {
 	server  *mcp.Server
 	parcels *parcels
+	secrets *redact.Set
 	cut     <-chan struct{} // closed when open calls are cancelled
 }
 
@@ -325,6 +328,7 @@ func (p *post) finish(text []byte, status int) {
 	if p.stream {
 		p.event(text)
 	}
+	text = p.without(text)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.w == nil {
@@ -342,7 +346,15 @@ func (p *post) finish(text []byte, status int) {
 
 // event sends a message of a stream.
 func (p *post) event(text []byte) {
-	p.send(slices.Concat([]byte("event: message\ndata: "), text, []byte("\n\n")))
+	p.send(slices.Concat([]byte("event: message\ndata: "), p.without(text), []byte("\n\n")))
+}
+
+// without returns a message without secrets.
+func (s *posts) without(text []byte) []byte {
+	if !s.secrets.In(text) {
+		return text
+	}
+	return []byte(s.secrets.String(string(text)))
 }
 
 // beat keeps a stream alive for those in between.

@@ -3,6 +3,7 @@ package relay_test
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,7 +18,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	facadev1 "compozy.dev/compozy/gen/compozy/facade/v1"
+	taskv1 "compozy.dev/compozy/gen/compozy/task/v1"
 	"compozy.dev/compozy/internal/loopback"
+	"compozy.dev/compozy/internal/redact"
 	"compozy.dev/compozy/internal/relay"
 )
 
@@ -44,7 +47,7 @@ func serveHTTP(tb testing.TB, r *relay.Relay) *web {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &web{t: tb, url: fmt.Sprintf("http://%s/mcp", netip.MustParseAddrPort(listeners[0].Addr().String())), end: cancel, done: make(chan error, 1)}
-	go func() { w.done <- r.ServeHTTP(ctx, listeners, token) }()
+	go func() { w.done <- r.ServeHTTP(ctx, listeners, token, redact.New(httpToken)) }()
 	tb.Cleanup(func() {
 		cancel()
 		if err := <-w.done; err != nil {
@@ -252,6 +255,27 @@ func TestClientThatLeavesCancelsItsCall(t *testing.T) {
 		await(t, ended)
 		if err := <-left; err == nil {
 			t.Errorf("%s: the call was answered", name)
+		}
+	}
+}
+
+// An agent of the same account can read the token and say it.
+func TestTokenIsInNoAnswer(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	h.answer = func(_ context.Context, c call) (proto.Message, error) {
+		if c.name != "" {
+			h.progress <- &facadev1.Progress{Call: c.name, Message: "it is " + httpToken}
+		}
+		return &taskv1.GetResponse{Task: &taskv1.Task{Title: "it is " + httpToken}, Body: base64.StdEncoding.EncodeToString([]byte(httpToken))}, nil
+	}
+	h.start(t)
+	w := serveHTTP(t, attach(t, h))
+	get := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"compozy_host__tasks__get","arguments":{"id":"t1"}}}`
+	for _, message := range []string{get, strings.Replace(get, `"params":{`, `"params":{"_meta":{"progressToken":"p"},`, 1)} {
+		_, _, body := w.answer(message, "Accept: text/event-stream")
+		if strings.Contains(body, httpToken) || strings.Contains(body, base64.StdEncoding.EncodeToString([]byte(httpToken))) || !strings.Contains(body, `"title":"it is [redacted]"`) {
+			t.Errorf("answered %s", body)
 		}
 	}
 }

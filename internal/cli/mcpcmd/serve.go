@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v3"
 
 	"compozy.dev/compozy/internal/cli/env"
 	"compozy.dev/compozy/internal/loopback"
+	"compozy.dev/compozy/internal/redact"
 )
 
 // What --transport can say.
@@ -69,7 +71,7 @@ func serveStdio(ctx context.Context, e *env.Env, cmd *cli.Command) (err error) {
 }
 
 func serveHTTP(ctx context.Context, e *env.Env, cmd *cli.Command) error {
-	token, err := serveToken(e, cmd)
+	token, secrets, err := serveToken(e, cmd)
 	if err != nil {
 		return err
 	}
@@ -86,12 +88,12 @@ func serveHTTP(ctx context.Context, e *env.Env, cmd *cli.Command) error {
 		return err
 	}
 	defer r.Close()
-	return r.ServeHTTP(ctx, listeners, token)
+	return r.ServeHTTP(ctx, listeners, token, secrets)
 }
 
-// serveToken returns the token that clients have to send. What --token-env says is never
-// repeated: it may be a token.
-func serveToken(e *env.Env, cmd *cli.Command) (loopback.Token, error) {
+// serveToken returns the token that clients have to send, and the set of secrets that it is.
+// What --token-env says is never repeated: it may be a token.
+func serveToken(e *env.Env, cmd *cli.Command) (loopback.Token, *redact.Set, error) {
 	variable := "the variable that --token-env names"
 	if cmd.String("token-env") == tokenVariable {
 		variable = tokenVariable
@@ -99,12 +101,12 @@ func serveToken(e *env.Env, cmd *cli.Command) (loopback.Token, error) {
 	value, _ := e.Lookup(cmd.String("token-env"))
 	token, trimmed, err := loopback.ParseToken(value)
 	if err != nil {
-		return token, env.Usage("%s %v; it holds the token that clients send. Make one: export %s=$(openssl rand -hex 32)", variable, err, tokenVariable)
+		return token, nil, env.Usage("%s %v; it holds the token that clients send. Make one: export %s=$(openssl rand -hex 32)", variable, err, tokenVariable)
 	}
 	if trimmed {
 		if _, err := e.Err.Write([]byte("compozy mcp: the line end behind the token in " + variable + " is no part of it\n")); err != nil {
-			return token, err
+			return token, nil, err
 		}
 	}
-	return token, nil
+	return token, redact.New(strings.TrimSpace(value)), nil
 }
