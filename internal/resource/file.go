@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -72,7 +73,7 @@ func files(dir string) []file {
 			return
 		}
 		f.Kind, f.Name = kind, name
-		room -= int64(f.Size)
+		room -= int64(len(f.text))
 		list = append(list, f)
 	}
 	for _, p := range places() {
@@ -116,6 +117,14 @@ func entries(root *os.Root, dir string) []fs.DirEntry {
 // errNoFile is returned for what is no text file, or too large.
 var errNoFile = errors.New("not a regular file of the size that is read")
 
+// tooLarge says that a file is not read; empty: it is.
+func (r Resource) tooLarge() string {
+	if r.Path == "" || r.Size <= maxBytes {
+		return ""
+	}
+	return fmt.Sprintf("it is longer than %d bytes and is not read", maxBytes)
+}
+
 // read reads a file where it lies. Whatever is there, it neither waits nor leaves the
 // root, and what is not UTF-8 is replaced.
 func read(root *os.Root, at string, most int64) (file, error) {
@@ -127,6 +136,10 @@ func read(root *os.Root, at string, most int64) (file, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return file{}, err
+	}
+	if info.Mode().IsRegular() && info.Size() > maxBytes { // it is listed, so that nobody wonders where it is
+		large := int32(min(info.Size(), math.MaxInt32)) //nolint:gosec // bounded
+		return file{Resource: Resource{ID: at, Path: at, Size: large, UpdatedAt: info.ModTime().UTC()}}, nil
 	}
 	if !info.Mode().IsRegular() || info.Size() > most {
 		return file{}, errNoFile

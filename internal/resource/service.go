@@ -142,6 +142,8 @@ func (st *store) read(t target, number *int32) (string, int32, error) {
 	switch {
 	case t.file != nil && number != nil:
 		return "", 0, fault.Invalid(fault.Field{Path: "version", Problem: t.Path + " is a file, which has no versions here; leave it out"})
+	case t.file != nil && t.file.tooLarge() != "":
+		return "", 0, fault.New(fault.Conflict, "file %s cannot be shown: %s", t.file.Path, t.file.tooLarge())
 	case t.file != nil:
 		return t.file.text, 0, nil
 	}
@@ -603,6 +605,7 @@ func (s *Service) change(ctx context.Context, fn func(st *store) error) error {
 // row returns a resource as lists and answers show it.
 func (s *Service) row(ctx context.Context, r Resource) *resourcev1.Resource {
 	msg := toProto(r)
+	msg.Notice = r.tooLarge()
 	if r.Kind.Executable() && !r.Archived {
 		msg.Notice = s.cfg.Notice(workspace.From(ctx), r.Kind, r.Name)
 	}

@@ -483,7 +483,7 @@ func TestFilesAreReadWhereTheyLie(t *testing.T) {
 		}
 		h.file(".compozy/skills/large.md", strings.Repeat("x", 1_000_001))
 		h.put(document, "note", "a record")
-		want := "document/note skill/deploy skill/lint workflow/release document/AGENTS.md"
+		want := "document/note skill/deploy skill/large skill/lint workflow/release document/AGENTS.md"
 		if got := h.list(&resourcev1.ListRequest{}); got != want {
 			h.t.Errorf("got %q, want %q", got, want)
 		}
@@ -501,11 +501,13 @@ func TestFilesAreReadWhereTheyLie(t *testing.T) {
 		if got := h.search("linter"); got != ".compozy/skills/lint.md:1" {
 			h.t.Errorf("search: got %q", got)
 		}
-		for _, name := range []string{"CLAUDE.md", "secret.md", "../secret.md", "/etc/passwd", "pipe", "large"} {
+		for _, name := range []string{"CLAUDE.md", "secret.md", "../secret.md", "/etc/passwd", "pipe"} {
 			_, err := h.Get(h.operator(), &resourcev1.GetRequest{Id: name})
 			h.wantFault(name, err, fault.NotFound, "does not exist")
 		}
-		_, err := h.Edit(h.operator(), &resourcev1.EditRequest{Id: "AGENTS.md", OldText: "tabs", NewText: "spaces"})
+		_, err := h.Get(h.operator(), &resourcev1.GetRequest{Id: "large"})
+		h.wantFault("large", err, fault.Conflict, "file .compozy/skills/large.md cannot be shown: it is longer than 1000000 bytes")
+		_, err = h.Edit(h.operator(), &resourcev1.EditRequest{Id: "AGENTS.md", OldText: "tabs", NewText: "spaces"})
 		h.wantFault("edit", err, fault.PermissionDenied, "is a file of the workspace")
 		_, err = h.Delete(h.operator(), &resourcev1.DeleteRequest{Ids: []string{"AGENTS.md"}})
 		h.wantFault("delete", err, fault.PermissionDenied, "is a file of the workspace")

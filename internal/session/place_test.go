@@ -216,15 +216,21 @@ func TestStopEndsASetupThatHangs(t *testing.T) {
 	}
 }
 
-func TestWorkIsPublishedToARemoteAndByAutopilot(t *testing.T) {
-	remote := ""
-	g := newRig(t, inRepository, func(g *rig) {
+// withRemote returns a rig whose workspace is a repository with a remote, and that.
+func withRemote(t *testing.T) (g *rig, remote string) {
+	t.Helper()
+	g = newRig(t, inRepository, func(g *rig) {
 		remote = filepath.Join(g.t.TempDir(), "remote.git")
 		g.git(g.ws.Root, "init", "-q", "--bare", remote)
 		g.git(g.ws.Root, "remote", "add", "origin", remote)
 		g.git(g.ws.Root, "config", "user.name", "T")
 		g.git(g.ws.Root, "config", "user.email", "t@example.org")
 	})
+	return g, remote
+}
+
+func TestWorkIsPublishedToARemoteAndByAutopilot(t *testing.T) {
+	g, remote := withRemote(t)
 	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello", Title: "first"})
 	sess := g.idle(id, 1)
 	resp, err := g.s.Publish(g.operator(), &sessionv1.PublishRequest{Id: id})
@@ -245,14 +251,7 @@ func TestWorkIsPublishedToARemoteAndByAutopilot(t *testing.T) {
 
 // Each of them finds the worktree as it was until it is done.
 func TestOneAfterTheOtherPublishesAppliesAndArchives(t *testing.T) {
-	remote := ""
-	g := newRig(t, inRepository, func(g *rig) {
-		remote = filepath.Join(g.t.TempDir(), "remote.git")
-		g.git(g.ws.Root, "init", "-q", "--bare", remote)
-		g.git(g.ws.Root, "remote", "add", "origin", remote)
-		g.git(g.ws.Root, "config", "user.name", "T")
-		g.git(g.ws.Root, "config", "user.email", "t@example.org")
-	})
+	g, remote := withRemote(t)
 	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello", Title: "first"})
 	sess := g.idle(id, 1)
 	if _, err := g.s.Stop(g.operator(), &sessionv1.StopRequest{Ids: []string{id}}); err != nil {
