@@ -52,6 +52,14 @@ func (r *runner) place(ctx context.Context, sess *Session) (string, error) {
 		return "", err
 	}
 	r.repo = repo
+	leave, err := r.s.trees.enter(ctx, sess.ID) // it may still be put away
+	if err != nil {
+		return "", err
+	}
+	defer leave()
+	if sess, err = r.s.load(ctx, r.ws.ID, r.id); err != nil {
+		return "", err
+	}
 	if sess.Tree.Dir != "" && !sess.Tree.Removed {
 		wt, err := r.s.worktree(ctx, repo, sess)
 		if err != nil {
@@ -103,6 +111,10 @@ func leftOf(sess *Session) string {
 // work that was saved then.
 func (r *runner) grow(ctx context.Context, repo *git.Repo, sess *Session) (git.Worktree, error) {
 	reason := fmt.Sprintf("Compozy session %s (%s)", sess.Handle(), sess.ID)
+	dir := filepath.Join(r.s.home(), worktreesDir, r.ws.ID)
+	if err := repo.Clear(ctx, dir, reason, sess.Tree.Saved); err != nil { // then another name is taken
+		r.s.cfg.Logger.WarnContext(ctx, "what an earlier daemon left of a worktree stays", "session", r.id, "error", err)
+	}
 	if sess.Tree.Removed && sess.Tree.Saved != "" {
 		wt, err := repo.Restore(ctx, sess.worktree(r.s.home()), sess.Tree.Saved, reason)
 		if fault.Of(err) != fault.Conflict {
@@ -117,7 +129,7 @@ func (r *runner) grow(ctx context.Context, repo *git.Repo, sess *Session) (git.W
 	if s := slug(sess.Title); s != "" {
 		branch += "-" + s
 	}
-	path := filepath.Join(r.s.home(), worktreesDir, r.ws.ID, sess.Handle())
+	path := filepath.Join(dir, sess.Handle())
 	var wt git.Worktree
 	var err error
 	for n := 1; n <= placeAttempts; n++ {

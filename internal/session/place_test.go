@@ -11,6 +11,8 @@ import (
 
 	sessionv1 "compozy.dev/compozy/gen/compozy/session/v1"
 	"compozy.dev/compozy/internal/fault"
+	"compozy.dev/compozy/internal/storage"
+	"compozy.dev/compozy/internal/workspace"
 )
 
 // inRepository makes the rig's workspace a git repository before it runs.
@@ -378,5 +380,63 @@ func TestSlugsAreSafeInABranchName(t *testing.T) {
 		if got := slug(title); got != want {
 			t.Errorf("slug(%q) = %q, want %q", title, got, want)
 		}
+	}
+}
+
+// A daemon that is killed between making a worktree and storing it starts the session again,
+// which gets the names that it should have had.
+func TestWorktreeThatNobodyWasToldOfIsMadeAgain(t *testing.T) {
+	g := newRig(t, inRepository)
+	id := g.grown(&sessionv1.CreateRequest{Title: "same"})
+	first := g.idleIn(id)
+	g.end()
+	err := g.db.Do(t.Context(), func(tx *storage.Tx) error {
+		st := storeOf(tx, g.ws.ID)
+		sess, err := st.get(id)
+		if err != nil {
+			return err
+		}
+		sess.Tree, sess.Path, sess.AgentSession = Tree{}, "", ""
+		if err := st.update(sess); err != nil {
+			return err
+		}
+		return st.setStatus(sess, Starting, "")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.start()
+	if again := g.idleIn(id); again.Tree.Branch != first.Tree.Branch || again.Tree.Top != first.Tree.Top {
+		t.Errorf("made again as %+v, was %+v", again.Tree, first.Tree)
+	}
+	if list := g.git(g.ws.Root, "worktree", "list", "--porcelain"); strings.Count(list, "\nlocked ") != 1 {
+		t.Errorf("worktrees:\n%s", list)
+	}
+}
+
+// What is brought back while it is put away starts where it is put back.
+func TestSessionStartsOnceItsWorktreeIsPutAway(t *testing.T) {
+	g := newRig(t, inRepository)
+	id := g.grown(&sessionv1.CreateRequest{Prompt: "EDIT a.txt|hello"})
+	sess := g.idle(id, 1)
+	g.stopSession(id)
+	leave, err := g.s.trees.enter(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.resume(id)
+	eventually(t, "the session waits for its worktree", func() bool {
+		g.s.trees.mu.Lock()
+		defer g.s.trees.mu.Unlock()
+		return g.s.trees.queues[id].length == 2
+	}, func() string { return "it does not wait" })
+	tree, _ := g.s.putAway(workspace.With(g.operator(), g.ws), g.get(id))
+	if err := g.s.amend(t.Context(), sess, func(now *Session) { now.Tree = tree }); err != nil || !tree.Removed {
+		t.Fatalf("put away %+v, %v", tree, err)
+	}
+	leave()
+	sess = g.status(id, Idle)
+	if text, err := os.ReadFile(filepath.Join(g.dir(sess), "a.txt")); err != nil || string(text) != "hello" || sess.Tree.Removed {
+		t.Errorf("a.txt = %q, %v in %+v", text, err, sess.Tree)
 	}
 }

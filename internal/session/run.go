@@ -103,11 +103,10 @@ func (s *Service) startDue(ctx context.Context, live *sync.WaitGroup) (behind bo
 		if s.runner(sess.ID) != nil || full[sess.Workspace] && sess.queued() {
 			continue
 		}
-		started, err := s.begin(ctx, sess, live)
-		if err != nil {
-			return false, err
-		}
+		started, failed := s.begin(ctx, sess, live)
 		switch {
+		case failed != nil: // which keeps nobody else waiting either
+			err = errors.Join(err, fmt.Errorf("start session %s: %w", sess.ID, failed))
 		case started:
 		case sess.Reason == behindReason: // which keeps nobody else waiting
 			behind = true
@@ -115,7 +114,7 @@ func (s *Service) startDue(ctx context.Context, live *sync.WaitGroup) (behind bo
 			full[sess.Workspace] = true
 		}
 	}
-	return behind, nil
+	return behind, err
 }
 
 // begin starts a session, if there is a place for it. What keeps it from being started for
