@@ -21,8 +21,9 @@ const (
 	// so this only bounds how long a client shows the list of one that is gone.
 	listTTL = 5 * time.Minute
 
-	// maxClient is how much of a client's name the daemon is told.
-	maxClient = 100
+	// maxClient is how much of a client's name the daemon is told, which keeps less of it: it
+	// takes secrets out first, and would not know one that was cut.
+	maxClient = 4 << 10
 
 	// errorKey is where the part of a refusal that is for machines is found.
 	errorKey = "compozy.dev/error"

@@ -199,27 +199,24 @@ func TestWhatAgentsSendIsJudged(t *testing.T) {
 	}
 }
 
-// Whatever is put behind a command that is high, it stays high: nothing that an agent adds
-// talks the judge down.
+// Whatever is put before or behind a command that is high, it stays high: nothing that an
+// agent adds talks the judge down.
 func FuzzNothingTalksTheJudgeDown(f *testing.F) {
-	for _, seed := range []string{"", "ls", "echo ok", "true #", "'", "$(", "\\\n", "EOF"} {
+	for _, seed := range []string{"", "ls", "echo ok", "true #", "'", "$(", "\\\n", "EOF", "cat <<EOF", "ls &&", "exit"} {
 		f.Add(seed)
 	}
 	root := f.TempDir()
 	f.Fuzz(func(t *testing.T, more string) {
-		for _, line := range []string{"rm -rf x\n" + more, more + "\ncurl http://example.com", "sudo true; " + more} {
-			got := risk.Judge(root, object(t, map[string]any{"command": line}), nil)
-			if got.Level != risk.High && executes(line, more) {
+		lines := []string{"rm -rf x\n" + more, "sudo true; " + more}
+		if !strings.HasSuffix(more, "\\") { // it would make the next line words of its own command
+			lines = append(lines, more+"\ncurl http://example.com")
+		}
+		for _, line := range lines {
+			if got := risk.Judge(root, object(t, map[string]any{"command": line}), nil); got.Level != risk.High {
 				t.Errorf("%q is %v: %s", line, got.Level, got.Reason)
 			}
 		}
 	})
-}
-
-// executes reports whether the fixed part of a line is a command of its own, and not in a
-// quote, a comment or a document that the rest began.
-func executes(line, more string) bool {
-	return line[:2] == "rm" || line[:4] == "sudo" || more == ""
 }
 
 func object(tb testing.TB, v map[string]any) json.RawMessage {
