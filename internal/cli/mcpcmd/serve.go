@@ -20,6 +20,9 @@ const (
 	overHTTP  = "http"
 )
 
+// defaultListen is where clients of HTTP find a relay that was not told otherwise.
+const defaultListen = "127.0.0.1:3210"
+
 // tokenVariable holds the token that clients of HTTP have to send.
 const tokenVariable = "COMPOZY_MCP_SERVE_TOKEN" //nolint:gosec // a name
 
@@ -28,12 +31,12 @@ func serve(e *env.Env) *cli.Command {
 		Name:  "serve",
 		Usage: "Serve a workspace's tools to MCP clients",
 		Description: "Over stdio the client starts this command and ends it; `compozy mcp config` prints what to put into its configuration. Messages go over the standard input and output, everything else to the standard error.\n\n" +
-			"Over http it serves clients of this machine at http://127.0.0.1:3210/mcp until it is interrupted. They send the token that is in " + tokenVariable + ", as Authorization: Bearer. Make one with `openssl rand -hex 32`.\n\n" +
+			"Over http it serves clients of this machine at http://" + defaultListen + "/mcp until it is interrupted. They send the token that is in " + tokenVariable + ", as Authorization: Bearer. Make one with `openssl rand -hex 32`.\n\n" +
 			"The daemon must run.\n\n" +
 			env.Example("compozy mcp serve --workspace ~/code/api --scope read"),
 		Flags: append(limits(),
 			&cli.StringFlag{Name: "transport", Value: overStdio, Usage: "How clients are connected: stdio or http.", Validator: env.OneOf(overStdio, overHTTP)},
-			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:3210", Usage: "Loopback `ADDRESS` to listen on with http; port 0 takes a free one, which is printed."},
+			&cli.StringFlag{Name: "listen", Value: defaultListen, Usage: "Loopback `ADDRESS` to listen on with http; port 0 takes a free one, which is printed."},
 			&cli.StringFlag{Name: "token-env", Value: tokenVariable, Usage: "`NAME` of the variable that holds the token for http."},
 		),
 		Action: func(ctx context.Context, cmd *cli.Command) error {
