@@ -128,3 +128,14 @@ func TestPanicBecomesOneRefusalWithAnID(t *testing.T) {
 		t.Errorf("the log has to hold the id and the panic, and no arguments:\n%s", log.String())
 	}
 }
+
+// The daemon takes secrets out of it, and would not know one that was cut.
+func TestNameOfAClientReachesTheDaemonWhole(t *testing.T) {
+	given := strings.Repeat("a", 95) + "hunter2hunter2"
+	if got, want := clientName(&mcp.Implementation{Name: given, Version: "1.0\u00e9\n"}), given+" 1.0?"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := len(clientName(&mcp.Implementation{Name: strings.Repeat("a", 1<<20)})); got != maxClient {
+		t.Errorf("of a name without end %d bytes go into the header of each call", got)
+	}
+}

@@ -2,12 +2,14 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -668,4 +670,42 @@ func (g *rig) meddle(id string, sort int, acknowledged func()) error {
 		}
 	}
 	return err
+}
+
+// heldTask is a task that somebody holds, until it cannot be read any more.
+type heldTask struct {
+	Tasks
+
+	broken atomic.Bool
+}
+
+func (h *heldTask) Hold(*storage.Tx, string, string, string, string, bool) (Task, error) {
+	if h.broken.Load() {
+		return Task{}, errors.New("the row is broken")
+	}
+	e := fault.New(fault.Conflict, "task t1 is held")
+	e.Holder = "operator"
+	return Task{}, e
+}
+
+func (h *heldTask) Resolve(*storage.Tx, string, []string) ([]Task, error) {
+	return []Task{{ID: "tsk_1", Handle: "t1"}}, nil
+}
+
+func (h *heldTask) Holders(context.Context) ([]string, error) { return nil, nil }
+
+func (h *heldTask) EndHolds(context.Context, string, bool, string) error { return nil }
+
+func TestSessionThatCannotBeStartedKeepsNoOtherWaiting(t *testing.T) {
+	task := &heldTask{}
+	g := newRig(t, func(g *rig) { g.tasks = task })
+	waits := g.create(&sessionv1.CreateRequest{Task: "t1", QueueBehindHolder: true}).GetId()
+	if s := g.get(waits); s.Reason != behindReason {
+		t.Fatalf("session %+v", s)
+	}
+	task.broken.Store(true)
+	g.status(g.create(&sessionv1.CreateRequest{}).GetId(), Idle)
+	if s := g.get(waits); s.Status != Starting || s.Reason != behindReason {
+		t.Errorf("session %+v", s)
+	}
 }
