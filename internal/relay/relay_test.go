@@ -82,7 +82,7 @@ func TestClientIsNamedToTheDaemon(t *testing.T) {
 			"what does not go into a header",
 			`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","clientInfo":{"name":"ü\n` + strings.Repeat("x", 200) + `","version":""}}}`,
 			toolCall("1", "compozy_host__tasks__list", `{}`),
-			"??" + strings.Repeat("x", 98),
+			"??" + strings.Repeat("x", 200),
 		},
 	}
 	for _, tt := range tests {
