@@ -96,6 +96,15 @@ func parsePlace(list, since, cursor string) (place, error) {
 	return place{Before: numbers[0], Since: numbers[1]}, nil
 }
 
+// archived says what becomes of archived rows on the page. A list that goes on from where an
+// earlier one ended has what has been archived since, too: there is no gap.
+func (p place) archived(asked networkv1.Archived) archived {
+	if p.Forward && asked == networkv1.Archived_ARCHIVED_UNSPECIFIED {
+		return include
+	}
+	return archivedFromProto(asked)
+}
+
 // next returns the cursor and the since of the answer that holds a page.
 func (p place) next(list string, numbers []int64, more bool) (cursor, since string) {
 	newest, direction := p.Since, "back"

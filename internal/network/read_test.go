@@ -266,6 +266,35 @@ func TestOldMessagesAreArchivedByAgeAndNumber(t *testing.T) {
 	})
 }
 
+// Whoever goes on from where they were gets what was archived meanwhile as well.
+func TestGoingOnHasNoGapWhereMessagesWereArchived(t *testing.T) {
+	each(t, func(h *home) {
+		h.channel("general")
+		h.say(h.session("ses_one"), "#general", "first @operator")
+		inbox := h.inbox(h.operator(), &networkv1.InboxRequest{})
+		came, err := h.Wait(h.operator(), &networkv1.WaitRequest{Timeout: proto.Int32(0)})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for i := range 5 {
+			h.say(h.session("ses_one"), "#general", fmt.Sprint("new ", i, " @operator"))
+		}
+		h.rules.KeepMessages = 2
+		if err := h.Archive(h.t.Context()); err != nil {
+			h.t.Fatal(err)
+		}
+		if got := h.inbox(h.operator(), &networkv1.InboxRequest{Since: inbox.GetNextSince()}).GetItems(); len(got) != 5 {
+			h.t.Errorf("going on in the inbox has %d of 5", len(got))
+		}
+		if came, err = h.Wait(h.operator(), &networkv1.WaitRequest{Cursor: came.GetCursor(), Timeout: proto.Int32(0)}); err != nil || len(came.GetItems()) != 5 {
+			h.t.Errorf("going on waiting has %d of 5, %v", len(came.GetItems()), err)
+		}
+		if got := h.inbox(h.operator(), &networkv1.InboxRequest{}).GetUnread(); got != 2 {
+			h.t.Errorf("%d are unread, want 2", got)
+		}
+	})
+}
+
 func TestInboxOfTenThousandStaysSmall(t *testing.T) {
 	each(t, func(h *home) {
 		h.SendAll(h.session("ses_one"), h.t, "operator", strings.Repeat("long text of a message ", 20), 10_000)

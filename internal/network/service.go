@@ -156,7 +156,7 @@ func (s *Service) Threads(ctx context.Context, req *networkv1.ThreadsRequest) (*
 			}
 			channel = room.ID
 		}
-		list, err = st.listThreads(channel, archivedFromProto(req.GetArchived()), p, n+1)
+		list, err = st.listThreads(channel, p.archived(req.GetArchived()), p, n+1)
 		return err
 	})
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *Service) ThreadMessages(ctx context.Context, req *networkv1.ThreadMessa
 		if thread, err = st.thread(named[0]); err != nil {
 			return err
 		}
-		list, err = st.inThread(thread.First.ID, archivedFromProto(req.GetArchived()), p, n+1)
+		list, err = st.inThread(thread.First.ID, p.archived(req.GetArchived()), p, n+1)
 		return err
 	})
 	if err != nil {
@@ -206,7 +206,7 @@ func (s *Service) Directs(ctx context.Context, req *networkv1.DirectsRequest) (*
 	n := rows(req.Limit)
 	var list []Room
 	err = s.view(ctx, func(st *store) error {
-		list, err = st.directs(archivedFromProto(req.GetArchived()), p, n+1)
+		list, err = st.directs(p.archived(req.GetArchived()), p, n+1)
 		return err
 	})
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *Service) DirectMessages(ctx context.Context, req *networkv1.DirectMessa
 		if room, err = st.direct(req.GetId()); err != nil {
 			return err
 		}
-		list, err = st.inRoom(room.ID, archivedFromProto(req.GetArchived()), p, n+1)
+		list, err = st.inRoom(room.ID, p.archived(req.GetArchived()), p, n+1)
 		return err
 	})
 	if err != nil {
@@ -259,7 +259,7 @@ func (s *Service) Inbox(ctx context.Context, req *networkv1.InboxRequest) (*netw
 	var list []Item
 	var unread int
 	err = s.view(ctx, func(st *store) error {
-		list, err = st.inbox(inboxFilter{Read: req.GetIncludeRead(), Archived: archivedFromProto(req.GetArchived())}, p, n+1)
+		list, err = st.inbox(inboxFilter{Read: req.GetIncludeRead(), Archived: p.archived(req.GetArchived())}, p, n+1)
 		if err != nil {
 			return err
 		}

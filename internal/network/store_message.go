@@ -282,11 +282,15 @@ func (st *store) came(w wanted, after int64, limit int) ([]Item, error) {
 	var err error
 	switch {
 	case w.Thread != "":
-		list, err = st.messages(beginning(pageText), `m.thread_id = ? AND m.seq > ? AND m.author <> ? AND m.archived = 0 ORDER BY m.seq LIMIT ?`, w.Thread, after, st.me(), limit)
+		list, err = st.messages(beginning(pageText), `m.thread_id = ? AND m.seq > ? AND m.author <> ? ORDER BY m.seq LIMIT ?`, w.Thread, after, st.me(), limit)
 	case w.Ask != 0:
 		list, err = st.messages(beginning(pageText), `m.workspace_id = ? AND m.reply_to = ? AND m.seq > ? AND m.author <> ? ORDER BY m.seq LIMIT ?`, st.workspace, w.Ask, after, st.me(), limit)
 	default:
-		where, args := st.inboxWhere(inboxFilter{})
+		f := inboxFilter{}
+		if after > 0 { // since then, something may have been archived
+			f.Archived = include
+		}
+		where, args := st.inboxWhere(f)
 		return st.items(beginning(pageText), where+` AND i.seq > ? ORDER BY i.seq LIMIT ?`, append(args, after, limit)...)
 	}
 	if err != nil {
